@@ -1,2 +1,81 @@
-//! Placeholder head.
-fn main() {}
+//! `cargo xtask`: what people do in this repository, each as one command.
+
+#[cfg(feature = "codegen")]
+mod codegen;
+mod check;
+mod demo;
+mod go;
+#[cfg(feature = "codegen")]
+mod schemas;
+mod shell;
+mod test;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "What people do in this repository")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The main job, live: a control plane on loopback, a sample Git repository, Applications synced from it.
+    Demo {
+        /// Arguments for `argosy demo`, such as `--once --json`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// All tests: Rust, Go, and end to end on a real kube-apiserver.
+    Test,
+    /// What must hold before a change lands: format, lints, layering, generated code, tests.
+    Ci,
+    /// Builds the servers that tests and demo run on (etcd, kube-apiserver, kube-controller-manager) and the render worker.
+    Tools,
+    /// The layering and habits that the compiler does not check.
+    Tidy,
+    /// Regenerates the code made from api/proto; with --check, fails if it differs.
+    Codegen {
+        /// Compare with what is committed and write nothing.
+        #[arg(long)]
+        check: bool,
+        /// A folder of OpenAPI v3 documents of a kube-apiserver: remakes the embedded schemas as well.
+        #[arg(long)]
+        openapi: Option<std::path::PathBuf>,
+    },
+}
+
+fn main() -> Result<()> {
+    match Args::parse().command {
+        Command::Demo { args } => demo::run(&args),
+        Command::Test => test::run(),
+        Command::Ci => check::run(),
+        Command::Tools => go::build_all(),
+        Command::Tidy => tidy::run(),
+        Command::Codegen { check, openapi } => generate(check, openapi.as_deref()),
+    }
+}
+
+#[cfg(feature = "codegen")]
+fn generate(check: bool, openapi: Option<&std::path::Path>) -> Result<()> {
+    if let Some(folder) = openapi {
+        schemas::run(folder)?;
+    }
+    codegen::run(check)
+}
+
+/// The generators bring a protobuf compiler along, which no other command wants to wait for: they are a feature.
+#[cfg(not(feature = "codegen"))]
+fn generate(check: bool, openapi: Option<&std::path::Path>) -> Result<()> {
+    let mut command = shell::cargo(["run", "--quiet", "--package", "xtask", "--features", "codegen", "--", "codegen"]);
+    if check {
+        command.arg("--check");
+    }
+    if let Some(folder) = openapi {
+        command.arg("--openapi").arg(folder);
+    }
+    shell::run(&mut command)
+}

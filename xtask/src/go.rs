@@ -1,0 +1,78 @@
+//! The Go programs: the render worker that ships, and the servers that tests and demo run on.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::shell;
+
+/// The version that kube-apiserver reports: that of the module in tests/tools/go.mod.
+const KUBERNETES_MODULE: &str = "k8s.io/kubernetes";
+
+/// Builds everything that is written in Go.
+///
+/// # Errors
+/// When a build fails.
+pub(crate) fn build_all() -> Result<()> {
+    build_servers()?;
+    build_render_worker()
+}
+
+/// Builds etcd, kube-apiserver and kube-controller-manager into target/tools. Some seven minutes of two cores the first time;
+/// afterwards Go's build cache answers.
+///
+/// # Errors
+/// When a build fails.
+pub(crate) fn build_servers() -> Result<()> {
+    let module = shell::root().join("tests/tools");
+    let version = kubernetes_version(&module)?;
+    let kubernetes = format!("-s -w -X k8s.io/component-base/version.gitVersion={version}");
+    let programs = [
+        ("etcd", "go.etcd.io/etcd/server/v3", "-s -w"),
+        ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", &kubernetes),
+        ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", &kubernetes),
+    ];
+    if programs.iter().any(|(name, ..)| !tools_dir().join(name).is_file()) {
+        eprintln!("Building a Kubernetes control plane from its Go modules: some minutes, once.");
+    }
+    for (name, package, flags) in programs {
+        build(&module, package, &tools_dir().join(name), flags)?;
+    }
+    Ok(())
+}
+
+/// Builds the render worker (Helm and Kustomize as libraries) beside the `argosy` program of both profiles.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn build_render_worker() -> Result<()> {
+    build(&worker_dir(), ".", &render_worker(), "-s -w")
+}
+
+/// Where the servers are built to.
+pub(crate) fn tools_dir() -> PathBuf {
+    shell::root().join("target/tools")
+}
+
+/// Where the render worker is built to.
+pub(crate) fn render_worker() -> PathBuf {
+    tools_dir().join("argosy-render-worker")
+}
+
+/// The render worker's module.
+pub(crate) fn worker_dir() -> PathBuf {
+    shell::root().join("repo-server/render-worker")
+}
+
+fn kubernetes_version(module: &Path) -> Result<String> {
+    let mut list = Command::new("go");
+    list.args(["list", "-m", "-f", "{{.Version}}", KUBERNETES_MODULE]).current_dir(module);
+    Ok(shell::output(&mut list)?.trim().to_owned())
+}
+
+fn build(module: &Path, package: &str, output: &Path, flags: &str) -> Result<()> {
+    let mut command = Command::new("go");
+    command.args(["build", "-trimpath", "-ldflags", flags, "-o"]).arg(output).arg(package).current_dir(module);
+    shell::run(&mut command)
+}
