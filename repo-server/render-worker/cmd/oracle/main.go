@@ -7,12 +7,15 @@
 // directory; a kustomization once as it is and, with -edits, once after the edits that
 // Argo CD makes. Results are compared as sets of objects and as sequences. Charts whose
 // output is not a function of the inputs are compared with all leaf values masked.
+//
+// With -edits the kustomizations are edited where they are and restored: give it copies.
 package main
 
 import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -36,19 +39,31 @@ func main() {
 	verbose := flag.Bool("v", false, "print every comparison")
 	flag.Parse()
 
+	for _, command := range []*string{worker, helm, kustomize} {
+		path, err := exec.LookPath(*command)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if *command, err = filepath.Abs(path); err != nil {
+			log.Fatal(err)
+		}
+	}
 	client, err := start(*worker)
 	if err != nil {
 		log.Fatal(err)
 	}
 	oracle := &oracle{client: client, helm: *helm, kustomize: *kustomize, verbose: *verbose, counts: map[string]int{}}
+	var works []work
 	for _, root := range flag.Args() {
 		root, err := filepath.Abs(root)
 		if err != nil {
 			log.Fatal(err)
 		}
-		for _, work := range find(root, *edits) {
-			oracle.compare(work)
-		}
+		works = append(works, find(root, *edits)...)
+	}
+	oracle.charts = indexCharts(works)
+	for _, work := range works {
+		oracle.compare(work)
 	}
 	oracle.summary()
 	if oracle.differing > 0 {
@@ -64,6 +79,11 @@ type work struct {
 	dir    string
 	values []string
 	edited bool
+	// dependencies are charts that the chart lacks and that were found elsewhere.
+	dependencies []chart
+	// build and commands are the same edits for worker and command.
+	build    *wire.KustomizeBuild
+	commands [][]string
 }
 
 func find(root string, edits bool) []work {
@@ -108,13 +128,27 @@ type oracle struct {
 	counts          map[string]int
 	objects         int
 	differing       int
+	// charts by name: where a missing dependency is looked for.
+	charts map[string][]chart
 }
 
 func (o *oracle) compare(w work) {
+	if w.kind == "helm" {
+		w.dependencies = o.dependencies(w)
+	}
+	if w.edited {
+		plain := w
+		plain.edited = false
+		w.build, w.commands = o.edits(plain)
+	}
 	ours, ourErr := o.byWorker(w)
 	theirs, theirErr := o.byCommand(w)
-	verdict, detail := judge(ours, ourErr, theirs, theirErr)
-	o.counts[w.kind+" "+verdict]++
+	verdict, detail := judge(w, ours, ourErr, theirs, theirErr)
+	kind := w.kind
+	if w.edited {
+		kind += " edit"
+	}
+	o.counts[kind+": "+verdict]++
 	if verdict == "differs" {
 		o.differing++
 	}
@@ -126,10 +160,15 @@ func (o *oracle) compare(w work) {
 	}
 }
 
-func judge(ours *wire.Rendered, ourErr error, theirs []manifest.Document, theirErr error) (verdict, detail string) {
+func judge(w work, ours *wire.Rendered, ourErr error, theirs []manifest.Document, theirErr error) (verdict, detail string) {
 	switch {
 	case ourErr != nil && theirErr != nil:
-		return "both refuse", indent("worker:  "+ourErr.Error()) + indent("command: "+theirErr.Error())
+		detail = indent("worker:  "+ourErr.Error()) + indent("command: "+theirErr.Error())
+		words := strings.ReplaceAll(strings.ReplaceAll(theirErr.Error(), w.root+"/", ""), w.root, ".")
+		if strings.Contains(words, ourErr.Error()) {
+			return "both refuse, same words", detail
+		}
+		return "both refuse, other words", detail
 	case ourErr != nil:
 		return "differs", indent("worker alone refuses: " + ourErr.Error())
 	case theirErr != nil:
@@ -217,15 +256,12 @@ func (o *oracle) byWorker(w work) (*wire.Rendered, error) {
 		request.Call = &wire.Request_HelmTemplate{HelmTemplate: &wire.HelmTemplate{
 			ChartDir: w.dir, TreeRoot: w.root, ReleaseName: release, Namespace: namespace,
 			KubeVersion: kubeVersion, ApiVersions: []string{apiVersion}, ValuesFiles: w.values,
+			DependencyCharts: dirs(w.dependencies),
 		}}
 	} else {
-		path, err := filepath.Rel(w.root, w.dir)
-		if err != nil {
-			return nil, err
-		}
-		build := &wire.KustomizeBuild{Root: w.root, Path: path}
-		if w.edited {
-			addEdits(build)
+		build := w.build
+		if build == nil {
+			build = plainBuild(w)
 		}
 		request.Call = &wire.Request_KustomizeBuild{KustomizeBuild: build}
 	}
@@ -234,7 +270,7 @@ func (o *oracle) byWorker(w work) (*wire.Rendered, error) {
 		log.Fatalf("%s: %v", w.name, err)
 	}
 	if failure := reply.GetError(); failure != nil {
-		return nil, fmt.Errorf("%s: %s (%s:%d)", failure.GetKind(), failure.GetMessage(), failure.GetFile(), failure.GetLine())
+		return nil, errors.New(failure.GetMessage())
 	}
 	return reply.GetRendered(), nil
 }
@@ -243,32 +279,41 @@ func (o *oracle) byCommand(w work) ([]manifest.Document, error) {
 	if w.kind == "helm" {
 		return o.byHelm(w)
 	}
-	dir := w.dir
 	if w.edited {
-		copied, err := os.MkdirTemp("", "oracle-")
+		restore, err := o.editInPlace(w.dir, w.commands)
+		defer restore()
 		if err != nil {
 			return nil, err
-		}
-		defer os.RemoveAll(copied)
-		if err := os.CopyFS(copied, os.DirFS(w.root)); err != nil {
-			return nil, err
-		}
-		path, err := filepath.Rel(w.root, w.dir)
-		if err != nil {
-			return nil, err
-		}
-		dir = filepath.Join(copied, path)
-		for _, arguments := range editCommands {
-			if _, err := run(dir, o.kustomize, append([]string{"edit"}, arguments...)...); err != nil {
-				return nil, err
-			}
 		}
 	}
-	out, err := run(dir, o.kustomize, "build", dir)
+	out, err := run(w.dir, o.kustomize, "build", w.dir)
 	if err != nil {
 		return nil, err
 	}
 	return manifest.Split(out)
+}
+
+// editInPlace lets the command edit the kustomization in dir; restore brings it back.
+func (o *oracle) editInPlace(dir string, commands [][]string) (restore func(), err error) {
+	restore = func() {}
+	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
+		path := filepath.Join(dir, name)
+		before, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		restore = func() {
+			if err := os.WriteFile(path, before, 0o644); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	for _, arguments := range commands {
+		if _, err := run(dir, o.kustomize, append([]string{"edit"}, arguments...)...); err != nil {
+			return restore, err
+		}
+	}
+	return restore, nil
 }
 
 func (o *oracle) byHelm(w work) ([]manifest.Document, error) {
@@ -277,31 +322,16 @@ func (o *oracle) byHelm(w work) ([]manifest.Document, error) {
 	for _, file := range w.values {
 		arguments = append(arguments, "--values", file)
 	}
+	remove, err := place(w)
+	defer remove()
+	if err != nil {
+		return nil, err
+	}
 	out, err := run(w.dir, o.helm, arguments...)
 	if err != nil {
 		return nil, err
 	}
 	return manifest.Split(out)
-}
-
-var editCommands = [][]string{
-	{"set", "nameprefix", "--", "pre-"},
-	{"set", "namesuffix", "--", "-suf"},
-	{"set", "image", "nginx=example.test/nginx:9.9.9", "busybox:1.2.3"},
-	{"set", "replicas", "web=7"},
-	{"add", "label", "--force", "--without-selector", "--include-templates", "oracle:label"},
-	{"add", "annotation", "--force", "oracle:annotation"},
-	{"set", "namespace", "--", "edited"},
-}
-
-func addEdits(build *wire.KustomizeBuild) {
-	build.NamePrefix, build.NameSuffix, build.Namespace = "pre-", "-suf", "edited"
-	build.Images = []string{"nginx=example.test/nginx:9.9.9", "busybox:1.2.3"}
-	build.Replicas = []*wire.KustomizeReplica{{Name: "web", Count: 7}}
-	build.CommonLabels = map[string]string{"oracle": "label"}
-	build.ForceCommonLabels, build.LabelWithoutSelector, build.LabelIncludeTemplates = true, true, true
-	build.CommonAnnotations = map[string]string{"oracle": "annotation"}
-	build.ForceCommonAnnotations = true
 }
 
 func run(dir, name string, arguments ...string) ([]byte, error) {

@@ -30,6 +30,7 @@ func Inspect(request *wire.HelmInspect, read *reads.Set) (*wire.HelmDetails, err
 	if err != nil {
 		failure := fail.Of(err)
 		failure.Message = confine.Redact(failure.Message, place.root)
+		failure.File = confine.Redact(failure.File, place.root)
 		return nil, &fail.Error{Wire: failure}
 	}
 	return details, nil

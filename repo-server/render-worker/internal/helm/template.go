@@ -48,6 +48,7 @@ func Template(request *wire.HelmTemplate, read *reads.Set) (*wire.Rendered, erro
 	if err != nil {
 		failure := fail.Of(err)
 		failure.Message = confine.Redact(failure.Message, place.root)
+		failure.File = confine.Redact(failure.File, place.root)
 		return nil, &fail.Error{Wire: failure}
 	}
 	return rendered, nil

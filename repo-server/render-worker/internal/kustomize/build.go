@@ -37,6 +37,7 @@ func (k Kustomizer) Build(request *wire.KustomizeBuild, read *reads.Set) (*wire.
 	if err != nil {
 		failure := fail.Of(err)
 		failure.Message = confine.Redact(failure.Message, tree.root)
+		failure.File = confine.Redact(failure.File, tree.root)
 		return nil, &fail.Error{Wire: failure}
 	}
 	return rendered, nil
