@@ -1,2 +1,93 @@
-//! Placeholder head.
-fn main() {}
+//! `argosy`: every component and every person's command in one program.
+//!
+//! | for a cluster | for people and CI, without a cluster |
+//! |---|---|
+//! | `controller`, `repo-server`, `crds`, `demo` | `render`, `diff`, `health`, `plan` |
+//!
+//! Exit codes of the offline commands: 0 fine (diff: synced), 1 different, 2 wrong input. On 2 there is a message on
+//! stderr and nothing on stdout.
+
+mod command;
+mod input;
+mod output;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+#[derive(Parser)]
+#[command(name = "argosy", version, about = "Git decides, Kubernetes clusters follow", max_term_width = 110)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the application controller.
+    Controller(argosy_controller::Args),
+    /// Run the repo-server: sources at a revision in, manifests out.
+    RepoServer(argosy_repo_server::Args),
+    /// Print the CustomResourceDefinitions of Application, AppProject and ApplicationSet.
+    Crds(command::crds::Args),
+    /// Show the main job on a control plane of its own.
+    Demo(command::demo::Args),
+    /// Render manifests from a source, as the repo-server would.
+    Render(command::render::Args),
+    /// Compare desired with live objects, as the controller would.
+    Diff(command::diff::Args),
+    /// Tell the health of live objects.
+    Health(command::health::Args),
+    /// Show what a sync would do, step by step.
+    Plan(command::plan::Args),
+}
+
+fn main() -> ExitCode {
+    // The first caller decides; nothing else in this program installs one before.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let args = Args::parse_from(with_component_name(std::env::args_os().collect()));
+    match run(args.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("argosy: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Controller(args) => block_on(argosy_controller::run(args)).map(|()| ExitCode::SUCCESS),
+        Command::RepoServer(args) => block_on(argosy_repo_server::run(args)).map(|()| ExitCode::SUCCESS),
+        Command::Crds(args) => command::crds::run(&args),
+        Command::Demo(args) => block_on(command::demo::run(args)),
+        Command::Render(args) => block_on(command::render::run(args)),
+        Command::Diff(args) => command::diff::run(&args),
+        Command::Health(args) => command::health::run(&args),
+        Command::Plan(args) => command::plan::run(&args),
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future)
+}
+
+/// Argo CD's images call one program by many names. Existing Deployments go on working: a component's name as `argv[0]`
+/// or in `ARGOCD_BINARY_NAME` stands for the subcommand.
+fn with_component_name(mut args: Vec<OsString>) -> Vec<OsString> {
+    let own = args.first().map(|name| Path::new(name).file_name().unwrap_or_default().to_os_string());
+    let name = std::env::var_os("ARGOCD_BINARY_NAME").or(own).unwrap_or_default();
+    let subcommand = match name.to_str() {
+        Some("argocd-application-controller") => "controller",
+        Some("argocd-repo-server") => "repo-server",
+        _ => return args,
+    };
+    args.insert(1, subcommand.into());
+    args
+}

@@ -6,6 +6,9 @@
 //!
 //! Everything lives in one temporary folder and ends with the [`Cluster`] value, also when its owner is killed.
 
+pub mod api;
+pub mod git;
+pub mod installation;
 mod process;
 mod ready;
 
@@ -87,7 +90,18 @@ impl Cluster {
     /// # Errors
     /// When a program cannot be started or does not become ready; the end of its log is part of the text.
     pub fn start(binaries: Binaries) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("argosy-cluster-").tempdir().context("create a folder for the cluster")?;
+        Self::start_in(binaries, &std::env::temp_dir())
+    }
+
+    /// As [`Cluster::start`], with the cluster's folder made inside `parent`.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub fn start_in(binaries: Binaries, parent: &Path) -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("argosy-cluster-")
+            .tempdir_in(parent)
+            .context("create a folder for the cluster")?;
         let mut cluster = Self {
             binaries,
             etcd_port: free_port()?,

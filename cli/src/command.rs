@@ -1,0 +1,10 @@
+//! One file a subcommand.
+
+pub(crate) mod crds;
+pub(crate) mod demo;
+pub(crate) mod diff;
+pub(crate) mod health;
+pub(crate) mod plan;
+pub(crate) mod render;
+
+mod compared;

@@ -1,0 +1,267 @@
+//! `argosy demo`: the main job where a person can watch it.
+//!
+//! A control plane on loopback, a Git repository made of `examples/`, Argosy beside them as an operator would run it, and
+//! the examples' Applications. They are synced; then a commit is made, and it arrives.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use argosy_object::{Value, meta, yaml};
+use argosy_test_cluster::api::{Api, kinds};
+use argosy_test_cluster::git::Repository;
+use argosy_test_cluster::installation::{Installation, Options};
+use argosy_test_cluster::{Binaries, Cluster};
+use serde_json::json;
+
+use crate::output;
+
+/// The control plane's namespace.
+const NAMESPACE: &str = "argocd";
+
+/// All Applications are Synced well before this, or something is wrong.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+/// The Application whose folder the demo's commit touches, and the file that the commit adds.
+const COMMITTED_APPLICATION: &str = "web";
+const COMMITTED_FILE: &str = "note.yaml";
+const COMMITTED_RESOURCE: &str = "note-from-the-second-commit";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// End after the commit has arrived; exit code 0 only if all Applications are Synced.
+    #[arg(long)]
+    once: bool,
+    /// Print one summary object instead of the story.
+    #[arg(long, requires = "once")]
+    json: bool,
+    /// The folder with the sample repository's content and its Applications.
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples"))]
+    examples: PathBuf,
+}
+
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let story = Story { quiet: args.json, started: Instant::now() };
+    let scratch = tempfile::Builder::new().prefix("argosy-demo-").tempdir()?;
+
+    story.tell("Starting a Kubernetes control plane (etcd, kube-apiserver, kube-controller-manager) on loopback");
+    let cluster = Cluster::start(Binaries::locate()?)?;
+    story.tell("Making a Git repository from examples/");
+    let repository = sample_repository(&args.examples, &scratch.path().join("repository"))?;
+    story.tell("Starting argosy repo-server and argosy controller");
+    let installation = Installation::start(&cluster, Options {
+        program: std::env::current_exe().context("find this program")?,
+        namespace: NAMESPACE.into(),
+        dir: scratch.path().join("argosy"),
+        controller_args: vec!["--app-resync=5".into(), "--app-resync-jitter=0".into()],
+    })
+    .await?;
+
+    let names = create_applications(installation.api(), &args.examples, &repository.url()).await?;
+    story.tell(&format!("Created {} Applications: {}", names.len(), names.join(", ")));
+    let first = repository.head()?;
+    let all_synced = watch(&story, installation.api(), &names, |application| is_synced(application, &first)).await?;
+
+    let arrival = if all_synced { commit_and_watch(&story, &installation, &repository).await? } else { None };
+    let summary = summary(&installation, &names, &story, all_synced, arrival).await?;
+    if args.json {
+        output::json(&summary)?;
+    } else {
+        tell_how_to_look_further(&story, &cluster, &repository, summary["synced"] == true);
+    }
+    if !args.once {
+        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
+    }
+    Ok(if summary["synced"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is told to a person while it happens.
+struct Story {
+    quiet: bool,
+    started: Instant,
+}
+
+impl Story {
+    fn tell(&self, text: &str) {
+        if !self.quiet {
+            println!("{:>6.1} s  {text}", self.started.elapsed().as_secs_f64());
+        }
+    }
+}
+
+fn sample_repository(examples: &Path, dir: &Path) -> Result<Repository> {
+    let repository = Repository::init(dir)?;
+    for entry in std::fs::read_dir(examples).with_context(|| format!("read {}", examples.display()))? {
+        let path = entry?.path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "apps") {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            repository.copy_in(&path, &name)?;
+        }
+    }
+    repository.commit("The sample repository")?;
+    Ok(repository)
+}
+
+/// Creates the Applications of `examples/apps`, their sources pointed at the sample repository. Returns their names.
+async fn create_applications(api: &Api, examples: &Path, url: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    let dir = examples.join("apps");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&dir)
+        .with_context(|| format!("read {}", dir.display()))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<_>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    for file in files {
+        let bytes = std::fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+        for part in yaml::parse_all(&bytes, &yaml::Limits::default()).with_context(|| format!("{}", file.display()))? {
+            let mut application = part.value;
+            point_at(&mut application, url);
+            meta::set_field(&mut application, &["metadata", "namespace"], NAMESPACE);
+            names.push(meta::name(&application).to_owned());
+            api.apply(kinds::APPLICATION, &application).await?;
+        }
+    }
+    if names.is_empty() {
+        bail!("{}: no Application in it", dir.display());
+    }
+    Ok(names)
+}
+
+fn point_at(application: &mut Value, url: &str) {
+    if let Some(source) = application["spec"].get_mut("source") {
+        source["repoURL"] = url.into();
+    }
+    for source in application["spec"].get_mut("sources").and_then(Value::as_array_mut).into_iter().flatten() {
+        source["repoURL"] = url.into();
+    }
+}
+
+/// Tells every change of an Application's state until all meet `done`. False when the deadline passes first.
+async fn watch(story: &Story, api: &Api, names: &[String], done: impl Fn(&Value) -> bool) -> Result<bool> {
+    let started = Instant::now();
+    let mut told: BTreeMap<&str, String> = BTreeMap::new();
+    loop {
+        let mut waiting = false;
+        for name in names {
+            let application = api.get(kinds::APPLICATION, NAMESPACE, name).await?.unwrap_or_default();
+            let state = state(&application);
+            if told.get(name.as_str()) != Some(&state) {
+                story.tell(&format!("{name:<14} {state}"));
+                told.insert(name, state);
+            }
+            waiting |= !done(&application);
+        }
+        if !waiting {
+            return Ok(true);
+        }
+        if started.elapsed() > DEADLINE {
+            return Ok(false);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn state(application: &Value) -> String {
+    let status = &application["status"];
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let revision = text(&status["sync"]["revision"]);
+    let revision = revision.get(..7).unwrap_or("-------");
+    let operation = status["operationState"]["phase"].as_str();
+    let operation = operation.map(|phase| format!("  sync {phase}")).unwrap_or_default();
+    let problem = status["conditions"][0]["message"].as_str().map(|text| format!("  {text}")).unwrap_or_default();
+    format!(
+        "{:<10} {:<12} {revision}{operation}{problem}",
+        text(&status["sync"]["status"]),
+        text(&status["health"]["status"])
+    )
+}
+
+fn is_synced(application: &Value, revision: &str) -> bool {
+    let sync = &application["status"]["sync"];
+    let revisions = sync["revisions"].as_array().map_or(&[][..], Vec::as_slice);
+    sync["status"] == "Synced" && (sync["revision"] == revision || revisions.iter().any(|one| one == revision))
+}
+
+/// Adds a ConfigMap by a commit and waits until it lives in the cluster. Returns the revision and the seconds it took.
+async fn commit_and_watch(
+    story: &Story,
+    installation: &Installation,
+    repository: &Repository,
+) -> Result<Option<(String, f64)>> {
+    let api = installation.api();
+    let application = api.get(kinds::APPLICATION, NAMESPACE, COMMITTED_APPLICATION).await?;
+    let application = application.with_context(|| format!("the examples have no Application {COMMITTED_APPLICATION}"))?;
+    let folder = application["spec"]["source"]["path"].as_str().unwrap_or_default();
+    let manifest = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": COMMITTED_RESOURCE},
+        "data": {"text": "Git decides, the cluster follows"},
+    });
+    repository.write(&format!("{folder}/{COMMITTED_FILE}"), &yaml::to_string(&manifest))?;
+    let revision = repository.commit("Add a note")?;
+    let committed = Instant::now();
+    story.tell(&format!("Committed {}: adds {folder}/{COMMITTED_FILE}", &revision[..7]));
+    let names = [COMMITTED_APPLICATION.to_owned()];
+    if !watch(story, api, &names, |application| is_synced(application, &revision)).await? {
+        return Ok(None);
+    }
+    let namespace = application["spec"]["destination"]["namespace"].as_str().unwrap_or_default();
+    if api.get(kinds::CONFIG_MAP, namespace, COMMITTED_RESOURCE).await?.is_none() {
+        bail!("{COMMITTED_APPLICATION} is Synced to {revision}, but ConfigMap {namespace}/{COMMITTED_RESOURCE} is not there");
+    }
+    let seconds = committed.elapsed().as_secs_f64();
+    story.tell(&format!("ConfigMap {namespace}/{COMMITTED_RESOURCE} is in the cluster {seconds:.1} s after the commit"));
+    Ok(Some((revision, seconds)))
+}
+
+async fn summary(
+    installation: &Installation,
+    names: &[String],
+    story: &Story,
+    all_synced: bool,
+    arrival: Option<(String, f64)>,
+) -> Result<Value> {
+    let mut applications = Vec::new();
+    for name in names {
+        let application = installation.api().get(kinds::APPLICATION, NAMESPACE, name).await?.unwrap_or_default();
+        let status = &application["status"];
+        applications.push(json!({
+            "name": name,
+            "sync": status["sync"]["status"],
+            "health": status["health"]["status"],
+            "sourceType": status["sourceType"],
+            "resources": status["resources"].as_array().map_or(0, Vec::len),
+            "conditions": status["conditions"],
+        }));
+    }
+    let synced = all_synced && arrival.is_some() && applications.iter().all(|one| one["sync"] == "Synced");
+    let commit = arrival.map(|(revision, seconds)| json!({"revision": revision, "secondsToArrive": rounded(seconds)}));
+    Ok(json!({
+        "synced": synced,
+        "seconds": rounded(story.started.elapsed().as_secs_f64()),
+        "applications": applications,
+        "commit": commit,
+    }))
+}
+
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 10.0).round() / 10.0
+}
+
+fn tell_how_to_look_further(story: &Story, cluster: &Cluster, repository: &Repository, synced: bool) {
+    story.tell(if synced { "All is Synced." } else { "Not all is Synced: the lines above say what is in the way." });
+    println!(
+        "\nLook further while this runs (Ctrl-C ends it):\n\
+         \n  export KUBECONFIG={}\n  \
+         kubectl -n {NAMESPACE} get applications\n  \
+         kubectl -n {NAMESPACE} get application {COMMITTED_APPLICATION} -o yaml\n  \
+         kubectl -n {COMMITTED_APPLICATION} delete configmap {COMMITTED_RESOURCE}   # and see it come back\n\
+         \nThe repository is {}: commit there and watch it arrive.",
+        cluster.kubeconfig().display(),
+        repository.dir().display(),
+    );
+}

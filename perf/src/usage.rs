@@ -1,0 +1,41 @@
+//! What a process has used so far, from /proc.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+/// Clock ticks a second in /proc on Linux: USER_HZ, which is 100 on every architecture that the project ships for.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A reading of one process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// CPU seconds, user and system.
+    pub(crate) cpu_seconds: f64,
+    /// Resident megabytes (10⁶ bytes) now.
+    pub(crate) rss_mb: f64,
+    /// The most resident megabytes so far.
+    pub(crate) peak_rss_mb: f64,
+}
+
+/// Reads the figures of a process.
+///
+/// # Errors
+/// When the process is gone.
+pub(crate) fn read(pid: u32) -> Result<Usage> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("read the use of process {pid}"))?;
+    // The name in parentheses may hold blanks: count the fields behind it. utime and stime are fields 14 and 15.
+    let (_, fields) = stat.rsplit_once(") ").context("read /proc/…/stat")?;
+    let ticks: f64 = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    Ok(Usage {
+        cpu_seconds: ticks / TICKS_PER_SECOND,
+        rss_mb: kilobytes(&status, "VmRSS:") * 1024.0 / 1e6,
+        peak_rss_mb: kilobytes(&status, "VmHWM:") * 1024.0 / 1e6,
+    })
+}
+
+fn kilobytes(status: &str, field: &str) -> f64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
+}

@@ -1,0 +1,195 @@
+//! Argosy as an operator runs it: CRDs and settings on a [`Cluster`], a repo-server and a controller as processes.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::api::{Api, kinds};
+use crate::process::Process;
+use crate::{Cluster, free_port, ready};
+
+/// How long a process may take until its health port answers.
+const READY_DEADLINE: Duration = Duration::from_secs(60);
+
+/// What to run and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `argosy` program.
+    pub program: PathBuf,
+    /// The control plane's namespace.
+    pub namespace: String,
+    /// Where logs and the repo-server's cache go.
+    pub dir: PathBuf,
+    /// Further arguments of `argosy controller`.
+    pub controller_args: Vec<String>,
+}
+
+/// A running installation. Dropping it ends the processes.
+pub struct Installation {
+    options: Options,
+    kubeconfig: PathBuf,
+    api: Api,
+    repo_server: Option<Process>,
+    repo_server_port: u16,
+    controller: Option<Process>,
+    controller_metrics_port: u16,
+}
+
+impl Installation {
+    /// Prepares the namespace (CRDs, `argocd-cm`, project `default`) and starts both processes.
+    ///
+    /// # Errors
+    /// When the API server refuses something or a process does not become ready; the end of its log is part of the text.
+    pub async fn start(cluster: &Cluster, options: Options) -> Result<Self> {
+        let kubeconfig = cluster.kubeconfig();
+        let api = Api::connect(&kubeconfig).await?;
+        install(&api, &options).await?;
+        let mut installation = Self {
+            options,
+            kubeconfig,
+            api,
+            repo_server: None,
+            repo_server_port: free_port()?,
+            controller: None,
+            controller_metrics_port: free_port()?,
+        };
+        installation.start_repo_server()?;
+        installation.start_controller()?;
+        Ok(installation)
+    }
+
+    /// Kubernetes calls as a person makes them.
+    #[must_use]
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// The control plane's namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.options.namespace
+    }
+
+    /// `127.0.0.1:PORT` of the repo-server's gRPC.
+    #[must_use]
+    pub fn repo_server_address(&self) -> String {
+        format!("127.0.0.1:{}", self.repo_server_port)
+    }
+
+    /// The process id of the controller.
+    #[must_use]
+    pub fn controller_pid(&self) -> Option<u32> {
+        self.controller.as_ref().map(Process::pid)
+    }
+
+    /// The process id of the repo-server.
+    #[must_use]
+    pub fn repo_server_pid(&self) -> Option<u32> {
+        self.repo_server.as_ref().map(Process::pid)
+    }
+
+    /// Ends the controller with SIGKILL, as a crash or an eviction would.
+    pub fn kill_controller(&mut self) {
+        self.controller = None;
+    }
+
+    /// Starts the controller (again).
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub fn start_controller(&mut self) -> Result<()> {
+        let mut args = vec![
+            "controller".to_owned(),
+            format!("--namespace={}", self.options.namespace),
+            format!("--kubeconfig={}", self.kubeconfig.display()),
+            format!("--repo-server={}", self.repo_server_address()),
+            format!("--metrics-address=127.0.0.1:{}", self.controller_metrics_port),
+        ];
+        args.extend(self.options.controller_args.iter().cloned());
+        let process = self.start_process("controller", &args, self.controller_metrics_port)?;
+        self.controller = Some(process);
+        Ok(())
+    }
+
+    fn start_repo_server(&mut self) -> Result<()> {
+        let metrics_port = free_port()?;
+        let args = [
+            "repo-server".to_owned(),
+            format!("--listen-address=127.0.0.1:{}", self.repo_server_port),
+            format!("--metrics-address=127.0.0.1:{metrics_port}"),
+            format!("--cache-dir={}", self.options.dir.join("repo-server").display()),
+        ];
+        self.repo_server = Some(self.start_process("repo-server", &args, metrics_port)?);
+        Ok(())
+    }
+
+    fn start_process(&self, name: &str, args: &[String], health_port: u16) -> Result<Process> {
+        let mut process = Process::spawn(&self.options.program, args, self.log_file(name))?;
+        let started = Instant::now();
+        while !ready::http_ok(health_port, "/healthz") {
+            if let Some(status) = process.ended() {
+                bail!("argosy {name} ended with {status} before it was ready:\n{}", process.log_tail());
+            }
+            if started.elapsed() > READY_DEADLINE {
+                bail!("argosy {name} was not ready after {} s:\n{}", READY_DEADLINE.as_secs(), process.log_tail());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(process)
+    }
+
+    /// Where a process logs to.
+    #[must_use]
+    pub fn log_file(&self, name: &str) -> PathBuf {
+        self.options.dir.join(format!("{name}.log"))
+    }
+}
+
+async fn install(api: &Api, options: &Options) -> Result<()> {
+    std::fs::create_dir_all(&options.dir).with_context(|| format!("create {}", options.dir.display()))?;
+    for crd in crds(&options.program)? {
+        api.apply(kinds::CRD, &crd).await?;
+    }
+    let namespace = &options.namespace;
+    api.apply(kinds::NAMESPACE, &json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
+    }))
+    .await?;
+    api.apply(kinds::CONFIG_MAP, &json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "argocd-cm", "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "argocd"}},
+    }))
+    .await?;
+    apply_when_served(api, &json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
+        "metadata": {"name": "default", "namespace": namespace},
+        "spec": {
+            "sourceRepos": ["*"],
+            "destinations": [{"server": "*", "namespace": "*"}],
+            "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+        },
+    }))
+    .await
+}
+
+/// The API server needs a moment until it serves a new CRD.
+async fn apply_when_served(api: &Api, project: &Value) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        match api.apply(kinds::PROJECT, project).await {
+            Ok(_) => return Ok(()),
+            Err(error) if started.elapsed() > READY_DEADLINE => return Err(error),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+fn crds(program: &Path) -> Result<Vec<Value>> {
+    let output = std::process::Command::new(program).args(["crds", "-o", "json"]).output().context("run argosy crds")?;
+    if !output.status.success() {
+        bail!("argosy crds failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).context("read what argosy crds printed")
+}

@@ -1,0 +1,76 @@
+//! Deleting an Application: with its finalizer its resources go first, without it they stay.
+
+use argosy_test_cluster::api::kinds;
+use serde_json::json;
+
+use crate::harness::{self, config_map, run, synced_to, wait, wait_app};
+
+#[test]
+fn the_finalizer_deletes_the_resources_first() {
+    run(async {
+        let installation = harness::installation().await;
+        let (api, namespace) = (installation.api(), installation.namespace());
+        for (name, finalizer) in [
+            ("cascade-foreground", "resources-finalizer.argocd.argoproj.io"),
+            ("cascade-background", "resources-finalizer.argocd.argoproj.io/background"),
+        ] {
+            let repository = harness::repository(name)?;
+            repository.write("app/a.yaml", &config_map("a", "1"))?;
+            repository.write(
+                "app/kept.yaml",
+                "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kept\n  annotations: {argocd.argoproj.io/sync-options: Delete=false}\n",
+            )?;
+            let revision = repository.commit("settings")?;
+            let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
+            let mut app = harness::application(namespace, name, source);
+            app["metadata"]["finalizers"] = json!([finalizer]);
+            api.create(kinds::APPLICATION, &app).await?;
+            wait_app(api, namespace, name, "Synced", |app| synced_to(app, &revision)).await?;
+
+            api.delete(kinds::APPLICATION, namespace, name).await?;
+            wait(api, kinds::APPLICATION, namespace, name, "gone", |app| app.is_none()).await?;
+            assert!(api.get(kinds::CONFIG_MAP, name, "a").await?.is_none(), "{name}: the resource goes before the Application");
+            assert!(api.get(kinds::CONFIG_MAP, name, "kept").await?.is_some(), "{name}: Delete=false keeps its resource");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn without_a_finalizer_the_resources_stay() {
+    run(async {
+        let installation = harness::installation().await;
+        let (api, namespace) = (installation.api(), installation.namespace());
+        let name = "orphan";
+        let repository = harness::repository(name)?;
+        repository.write("app/a.yaml", &config_map("a", "1"))?;
+        let revision = repository.commit("settings")?;
+        let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
+        api.create(kinds::APPLICATION, &harness::application(namespace, name, source)).await?;
+        wait_app(api, namespace, name, "Synced", |app| synced_to(app, &revision)).await?;
+        api.delete(kinds::APPLICATION, namespace, name).await?;
+        wait(api, kinds::APPLICATION, namespace, name, "gone", |app| app.is_none()).await?;
+        assert!(api.get(kinds::CONFIG_MAP, name, "a").await?.is_some());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_destination_that_is_gone_does_not_hold_the_application() {
+    run(async {
+        let installation = harness::installation().await;
+        let (api, namespace) = (installation.api(), installation.namespace());
+        let name = "no-cluster";
+        let mut app = harness::application(namespace, name, json!({"repoURL": "file:///nowhere.git", "path": "app"}));
+        app["metadata"]["finalizers"] = json!(["resources-finalizer.argocd.argoproj.io"]);
+        app["spec"]["destination"] = json!({"server": "https://gone.example.com", "namespace": name});
+        api.create(kinds::APPLICATION, &app).await?;
+        wait_app(api, namespace, name, "told InvalidSpecError", |app| {
+            harness::condition(app, "InvalidSpecError").contains("gone.example.com")
+        })
+        .await?;
+        api.delete(kinds::APPLICATION, namespace, name).await?;
+        wait(api, kinds::APPLICATION, namespace, name, "gone", |app| app.is_none()).await?;
+        Ok(())
+    });
+}

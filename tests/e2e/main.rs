@@ -1,0 +1,15 @@
+//! End to end: the shipped program against a real kube-apiserver, with Git repositories made by `git`.
+//!
+//! One control plane serves all tests; each test has its own Applications, namespaces and repository. Tests that kill
+//! the controller have an installation of their own in another namespace of the same control plane.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+mod bad_input;
+mod commit;
+mod crash;
+mod crds;
+mod deletion;
+mod sources;
