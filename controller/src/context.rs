@@ -68,7 +68,8 @@ pub trait DirtySink: Send + Sync {
     fn touched(&self, server: &str, app: &str, key: &ResourceKey);
 
     /// Something changed that concerns every Application of a cluster: it was added, removed, became synced,
-    /// lost its connection, or its kinds or schemas changed.
+    /// lost its connection, or its kinds or schemas changed. `server` is its URL; Applications that name it by its
+    /// name are found when this is called with the name too.
     fn cluster_changed(&self, server: &str);
 }
 
@@ -137,10 +138,8 @@ pub struct Options {
     pub hard_resync: Duration,
     /// How long an error of the repo-server leaves the old sync status standing.
     pub repo_error_grace: Duration,
-    /// Fixed wait before a self-heal; zero means the growing backoff below.
-    pub self_heal_timeout: Duration,
-    /// First wait, factor and cap of the self-heal backoff.
-    pub self_heal_backoff: argosy_sync::autosync::Backoff,
+    /// The pauses between self-heals of one revision.
+    pub self_heal: argosy_sync::autosync::SelfHealBackoff,
     /// Wait between two sync waves.
     pub sync_wave_delay: Duration,
     /// An operation that runs longer is terminated; zero for never.

@@ -1,0 +1,143 @@
+//! From "something changed" to "look at this Application": which, how deep, and why.
+//!
+//! Live changes are gathered for [`BATCH`], so that a sync that touches twenty objects is looked at once and not
+//! twenty times. Marks go to two queues: the refresh queue always, the operation queue only when an operation of the
+//! Application waits for something ([`crate::run`] keeps it informed).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use argosy_api::v1alpha1::Application;
+use argosy_object::ResourceKey;
+
+use crate::apps;
+use crate::context::{AppKey, DirtySink};
+use crate::queue::{Queue, Reason, Refresh};
+
+/// Live changes of one Application are gathered for so long (Argo CD gathers for the same time).
+const BATCH: Duration = Duration::from_millis(100);
+/// An operation that waits is woken so soon after a change: hooks and waves wait for single objects.
+const OPERATION_BATCH: Duration = Duration::from_millis(20);
+
+/// Marks Applications in the queues.
+pub struct Marker {
+    apps: Arc<apps::Store>,
+    refreshes: Arc<Queue>,
+    operations: Arc<Queue>,
+    resync: Duration,
+    jitter: Duration,
+}
+
+impl Marker {
+    /// Marks Applications of `apps` in the two queues; `resync` and `jitter` space out periodic looks.
+    pub fn new(
+        apps: Arc<apps::Store>,
+        refreshes: Arc<Queue>,
+        operations: Arc<Queue>,
+        resync: Duration,
+        jitter: Duration,
+    ) -> Self {
+        Marker { apps, refreshes, operations, resync, jitter }
+    }
+
+    /// An Application appeared or changed, `before` is how it was known.
+    pub fn application(&self, before: Option<&Application>, app: &Application) {
+        let key = AppKey::of(app);
+        let asked = argosy_api::annotation::REFRESH;
+        let refresh_asked = app.metadata.annotations.contains_key(asked);
+        let spec_changed = before.is_none_or(|before| before.spec != app.spec);
+        if refresh_asked && before.is_none_or(|before| !before.metadata.annotations.contains_key(asked)) {
+            self.refreshes.mark(&key, Refresh::ForceResolve, Reason::Person);
+        } else if spec_changed {
+            match before {
+                Some(_) => self.refreshes.mark(&key, Refresh::ForceResolve, Reason::Person),
+                None => self.refreshes.mark(&key, Refresh::Latest, Reason::Application),
+            }
+        } else if before.is_some_and(|before| {
+            before.metadata.annotations != app.metadata.annotations
+                || before.metadata.labels != app.metadata.labels
+                || before.metadata.deletion_timestamp != app.metadata.deletion_timestamp
+        }) {
+            self.refreshes.mark(&key, Refresh::Recent, Reason::Application);
+        }
+        if wants_operation(app) && before.is_none_or(|before| operation_changed(before, app)) {
+            self.operations.mark(&key, Refresh::Nothing, Reason::Person);
+        }
+    }
+
+    /// An Application is gone.
+    pub fn gone(&self, key: &AppKey) {
+        self.refreshes.forget(key);
+        self.operations.forget(key);
+    }
+
+    /// A project appeared, changed or went: its Applications are looked at.
+    pub fn project(&self, name: &str) {
+        for key in self.apps.of_project(name) {
+            self.refreshes.mark(&key, Refresh::Recent, Reason::Project);
+        }
+    }
+
+    /// Settings changed in a way that may change every verdict.
+    pub fn settings(&self) {
+        for key in self.apps.keys() {
+            self.refreshes.mark(&key, Refresh::Recent, Reason::Settings);
+        }
+    }
+
+    /// The next periodic look at `key`, counted from now.
+    pub fn periodic(&self, key: &AppKey) {
+        let delay = self.resync + jitter(key, self.jitter);
+        if !self.resync.is_zero() {
+            self.refreshes.reschedule(key, delay, Refresh::Latest, Reason::Periodic);
+        }
+    }
+}
+
+impl DirtySink for Marker {
+    fn touched(&self, _server: &str, app: &str, _key: &ResourceKey) {
+        let Some(key) = self.apps.by_instance(app) else { return };
+        self.refreshes.mark_after(&key, BATCH, Refresh::Nothing, Reason::Live);
+        if self.apps.get(&key).is_some_and(|app| wants_operation(&app)) {
+            self.operations.mark_after(&key, OPERATION_BATCH, Refresh::Nothing, Reason::Live);
+        }
+    }
+
+    fn cluster_changed(&self, server: &str) {
+        for key in self.apps.of_destination(server) {
+            self.refreshes.mark(&key, Refresh::Nothing, Reason::Cluster);
+        }
+    }
+}
+
+/// Is there an operation to begin or to go on with, or a deletion?
+pub(crate) fn wants_operation(app: &Application) -> bool {
+    let going_on = app.status.operation_state.as_ref().is_some_and(|state| {
+        state.phase == argosy_api::v1alpha1::OperationPhase::Running.as_str()
+            || state.phase == argosy_api::v1alpha1::OperationPhase::Terminating.as_str()
+    });
+    app.operation.is_some() || going_on || deleting(app)
+}
+
+/// Is it being deleted, with something left for us to do?
+pub(crate) fn deleting(app: &Application) -> bool {
+    app.metadata.deletion_timestamp.is_some()
+        && app.metadata.finalizers.iter().any(|finalizer| finalizer.contains("argocd.argoproj.io"))
+}
+
+fn operation_changed(before: &Application, app: &Application) -> bool {
+    let phase = |app: &Application| app.status.operation_state.as_ref().map(|state| state.phase.clone());
+    before.operation != app.operation
+        || phase(before) != phase(app)
+        || before.metadata.deletion_timestamp != app.metadata.deletion_timestamp
+        || before.metadata.annotations != app.metadata.annotations
+}
+
+/// A share of `most` that is always the same for one Application, and spreads over many.
+fn jitter(key: &AppKey, most: Duration) -> Duration {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = std::hash::DefaultHasher::new();
+    key.hash(&mut hasher);
+    let share = hasher.finish() % 1000;
+    most.mul_f64(share as f64 / 1000.0)
+}

@@ -1,0 +1,216 @@
+//! The only code that patches Applications.
+//!
+//! A pass works out the whole new status; [`patch_between`] reduces it to what differs from the known one, and nothing
+//! is sent when nothing differs. What the server answers is in the local store before the write returns.
+//!
+//! Application has no status subresource: patches go to the main object and name only fields that are the
+//! controller's (`status`, `operation`, our own annotations and finalizers), so they merge with what people write at
+//! the same time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use argosy_api::v1alpha1::{Application, ApplicationStatus, OperationState, Stored as _};
+use argosy_kube_io::api::{self, Place};
+use argosy_kube_io::target::{Patch, Write};
+use argosy_kube_io::{Class, Error, Target};
+use argosy_object::Value;
+use argosy_runtime::clock::{Clock, rfc3339};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use crate::apps;
+use crate::context::{AppKey, StatusWriter, WriteError};
+use crate::dirty::Marker;
+
+/// A write is tried so often before the pass is given up; the pass itself is tried again later.
+const ATTEMPTS: u32 = 5;
+/// The first wait between two tries; it doubles.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Writes to the control plane's API server.
+pub struct Writer {
+    target: Target,
+    apps: Arc<apps::Store>,
+    marker: Arc<Marker>,
+}
+
+impl Writer {
+    /// Writes through `target`; the answers go into `apps`, and what they mean for others to `marker`.
+    pub fn new(target: Target, apps: Arc<apps::Store>, marker: Arc<Marker>) -> Self {
+        Writer { target, apps, marker }
+    }
+
+    async fn send(&self, app: &Application, mut patch: Value) -> Result<Arc<Application>, WriteError> {
+        let key = AppKey::of(app);
+        let resource = api::applications();
+        // A uid in a patch is a precondition: another object of the same name answers with a conflict.
+        patch["metadata"]["uid"] = app.metadata.uid.clone().into();
+        let mut wait = WAIT;
+        let mut attempt = 1;
+        let object = loop {
+            let write = Write::default();
+            let sent = self.target.patch(&resource, &key.namespace, &key.name, Patch::Merge(&patch), &write).await;
+            match sent {
+                Ok(written) => break written.object,
+                Err(error) if error.not_found() || refused_uid(&error) => return Err(WriteError::Gone { app: key }),
+                Err(error) if too_large(&error) => return Err(WriteError::TooLarge { app: key }),
+                Err(error) => {
+                    let pause = match error.class() {
+                        Class::Retry { after } => after.unwrap_or(wait),
+                        _ if error.conflict() => wait,
+                        _ => return Err(WriteError::Api { app: key, source: error }),
+                    };
+                    if attempt == ATTEMPTS {
+                        return Err(WriteError::Api { app: key, source: error });
+                    }
+                    tokio::time::sleep(pause).await;
+                    wait *= 2;
+                    attempt += 1;
+                }
+            }
+        };
+        let app = Application::from_document(&object)
+            .map_err(|error| WriteError::Answer { app: key.clone(), message: argosy_runtime::log::chain(&error) })?;
+        match self.apps.observed(app) {
+            Some((before, app)) => {
+                self.marker.application(before.as_deref(), &app);
+                Ok(app)
+            }
+            // The watch was faster, or someone wrote after us: what is known is at least as new.
+            None => self.apps.get(&key).ok_or(WriteError::Gone { app: key }),
+        }
+    }
+}
+
+impl StatusWriter for Writer {
+    fn patch<'a>(&'a self, app: &'a Application, patch: Value) -> BoxFuture<'a, Result<Arc<Application>, WriteError>> {
+        self.send(app, patch).boxed()
+    }
+
+    fn operation<'a>(
+        &'a self,
+        app: &'a Application,
+        state: &'a OperationState,
+        extra: Option<Value>,
+    ) -> BoxFuture<'a, Result<Arc<Application>, WriteError>> {
+        let mut patch = extra.unwrap_or_else(|| json!({}));
+        patch["status"]["operationState"] = operation_patch(app.status.operation_state.as_ref(), state);
+        let completed = state.phase.parse().is_ok_and(argosy_api::v1alpha1::OperationPhase::completed);
+        if completed {
+            patch["operation"] = Value::Null;
+        }
+        self.send(app, patch).boxed()
+    }
+}
+
+/// The patch of an operation state: all of the new one, and null for what only the old one had.
+fn operation_patch(old: Option<&OperationState>, new: &OperationState) -> Value {
+    let new = value_of(new);
+    let Some(old) = old else { return new };
+    merge_between(&value_of(old), &new).unwrap_or_else(|| json!({}))
+}
+
+/// The JSON merge patch that turns the known status into `status`; nothing if they are the same.
+pub(crate) fn patch_between(known: &ApplicationStatus, status: &ApplicationStatus) -> Option<Value> {
+    if known == status {
+        return None;
+    }
+    let changed = merge_between(&value_of(known), &value_of(status))?;
+    Some(json!({ "status": changed }))
+}
+
+fn value_of<T: serde::Serialize>(part: &T) -> Value {
+    serde_json::to_value(part).expect("invariant: API types have text keys and valid raw JSON")
+}
+
+/// The JSON merge patch (RFC 7386) from `old` to `new`; nothing if they are equal. Lists are replaced whole, as merge
+/// patches do.
+pub(crate) fn merge_between(old: &Value, new: &Value) -> Option<Value> {
+    let (Value::Object(before), Value::Object(after)) = (old, new) else {
+        return (old != new).then(|| new.clone());
+    };
+    let mut patch = serde_json::Map::new();
+    for (key, value) in after {
+        match before.get(key) {
+            Some(known) => {
+                if let Some(change) = merge_between(known, value) {
+                    patch.insert(key.clone(), change);
+                }
+            }
+            None => drop(patch.insert(key.clone(), value.clone())),
+        }
+    }
+    for key in before.keys().filter(|key| !after.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// The precondition on the uid was not met.
+fn refused_uid(error: &Error) -> bool {
+    error.conflict() && error.message().contains("UID")
+}
+
+/// The object is larger than etcd, or the request than the API server, takes.
+fn too_large(error: &Error) -> bool {
+    error.code() == Some(413)
+        || error.message().contains("etcdserver: request is too large")
+        || error.message().contains("Request entity too large")
+}
+
+/// Says in the status of an Application that cannot be read what is wrong with it. The object is known by its place
+/// alone. An equal report is not written again, as the patch would change nothing but the time.
+pub(crate) async fn report_unreadable(target: &Target, place: &Place, message: &str) -> Result<(), Error> {
+    let resource = api::applications();
+    let message = format!("The Application cannot be read: {message}");
+    let known = target.get(&resource, &place.namespace, &place.name).await?;
+    let conditions = known.as_ref().and_then(|known| known.pointer("/status/conditions")).and_then(Value::as_array);
+    let reported = |condition: &Value| {
+        condition["type"] == argosy_api::condition::UNKNOWN_ERROR && condition["message"] == message.as_str()
+    };
+    if known.is_none() || conditions.is_some_and(|conditions| conditions.iter().any(reported)) {
+        return Ok(());
+    }
+    let now = rfc3339(argosy_runtime::clock::System.now());
+    let condition =
+        json!({"type": argosy_api::condition::UNKNOWN_ERROR, "message": message, "lastTransitionTime": now});
+    let patch = json!({"status": {"conditions": [condition]}});
+    target.patch(&resource, &place.namespace, &place.name, Patch::Merge(&patch), &Write::default()).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_patch_names_only_what_differs() {
+        let old = json!({"a": 1, "b": {"c": [1], "d": 2}, "gone": "x"});
+        let new = json!({"a": 1, "b": {"c": [1, 2], "d": 2}, "new": {"e": 1}});
+        let patch = merge_between(&old, &new).unwrap();
+        assert_eq!(patch, json!({"b": {"c": [1, 2]}, "gone": null, "new": {"e": 1}}));
+        assert_eq!(merge_between(&new, &new), None);
+    }
+
+    #[test]
+    fn an_equal_status_is_not_written() {
+        let mut status = ApplicationStatus::default();
+        status.sync.status = "Synced".into();
+        assert_eq!(patch_between(&status, &status.clone()), None);
+        let mut other = status.clone();
+        other.sync.status = "OutOfSync".into();
+        assert_eq!(patch_between(&status, &other), Some(json!({"status": {"sync": {"status": "OutOfSync"}}})));
+    }
+
+    #[test]
+    fn an_operation_state_drops_what_the_old_one_had() {
+        let old = OperationState { phase: "Running".into(), message: "waiting".into(), retry_count: 2, ..Default::default() };
+        let new = OperationState { phase: "Succeeded".into(), ..Default::default() };
+        let patch = operation_patch(Some(&old), &new);
+        assert_eq!(patch["phase"], "Succeeded");
+        assert_eq!((&patch["message"], &patch["retryCount"]), (&Value::Null, &Value::Null));
+    }
+}
