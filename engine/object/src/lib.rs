@@ -16,6 +16,8 @@ pub mod meta;
 pub mod path;
 pub mod pointer;
 pub mod quantity;
+pub mod schema;
+pub mod yaml;
 
 pub use document::{ContentHash, Document};
 pub use intern::{Name, intern};
