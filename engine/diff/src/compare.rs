@@ -1,0 +1,256 @@
+//! The recipe for one object.
+
+use argosy_object::schema::Schemas;
+use argosy_object::{Value, meta};
+use bumpalo::Bump;
+
+use crate::ignore::{Finding, IgnoreRules};
+use crate::merge::{Merge, Recorder};
+use crate::node::{Node, Semantics};
+use crate::{FIELD_MANAGER, LAST_APPLIED, managed, mask, normalize};
+
+/// What a comparison needs to know besides the two objects.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Schemas of the target cluster.
+    pub schemas: &'a Schemas,
+    /// What to leave out.
+    pub rules: &'a IgnoreRules,
+    /// How to compare.
+    pub options: &'a Options,
+}
+
+/// How to compare.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The object is applied server-side: what our manager owned and Git no longer states counts as removed, and lists merge as their
+    /// schema says also for custom resources. The base is `managedFields` instead of the last applied configuration.
+    pub server_side_apply: bool,
+    /// Rules of a ClusterRole with `aggregationRule` are not compared (`resource.compareoptions: ignoreAggregatedRoles`). They never are
+    /// when Git states no rules for such a role, because then the control plane fills them.
+    pub ignore_aggregated_roles: bool,
+    /// Whose `status` is left out.
+    pub ignore_status: IgnoreStatus,
+    /// Our field manager.
+    pub manager: String,
+    /// Annotations of Secrets that are secret themselves (`resource.sensitive.mask.annotations`).
+    pub sensitive_annotations: Vec<String>,
+    /// Types of fields that a schema does not tell (`resource.customizations.knownTypeFields`).
+    pub known_types: Vec<KnownType>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            server_side_apply: false,
+            ignore_aggregated_roles: false,
+            ignore_status: IgnoreStatus::All,
+            manager: FIELD_MANAGER.to_owned(),
+            sensitive_annotations: Vec::new(),
+            known_types: Vec::new(),
+        }
+    }
+}
+
+/// `resource.compareoptions: ignoreResourceStatusField`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IgnoreStatus {
+    /// Of every object.
+    #[default]
+    All,
+    /// Of CustomResourceDefinitions only.
+    Crd,
+    /// Of none.
+    None,
+}
+
+/// The type of a field of a kind, told by an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownType {
+    /// API group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Path of the field, names joined by dots, without list positions: `spec.limits.memory`. Fields below it have the type too.
+    pub field: String,
+    /// The type.
+    pub known: KnownTypeKind,
+}
+
+/// Types that an operator can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KnownTypeKind {
+    /// `core/Quantity`
+    Quantity,
+    /// `meta/v1/Duration`
+    Duration,
+}
+
+/// The verdict on one object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// Whether an apply would change the live object.
+    pub modified: bool,
+    /// Every place that would change. Values of Secrets are masked.
+    pub differences: Vec<Difference>,
+    /// The live object without what Git cannot own and what is ignored; null if there is none. Not masked.
+    pub normalized_live: Value,
+    /// The same after an apply; null if Git has no such object. Not masked.
+    pub predicted_live: Value,
+    /// What could not be taken into account.
+    pub findings: Vec<Finding>,
+}
+
+/// One place that would change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Readable path, as `spec.template.spec.containers[name=main].image`; empty for the whole object.
+    pub path: String,
+    /// The value after an apply, if there is one.
+    pub desired: Option<Value>,
+    /// The value now, if there is one.
+    pub live: Option<Value>,
+    /// Why it would change, in words.
+    pub why: String,
+}
+
+/// Compares what Git wants with what the cluster has.
+///
+/// Only in Git: modified, the whole object is the difference. Only in the cluster: not modified (whether to prune it is not asked here).
+/// Tracking labels and annotations must be aligned by the caller.
+#[must_use]
+pub fn compare(desired: Option<&Value>, live: Option<&Value>, ctx: &Context<'_>) -> Comparison {
+    compare_in(desired, live, ctx, &Bump::new())
+}
+
+/// [`compare`] with scratch memory of the caller.
+pub(crate) fn compare_in(
+    desired: Option<&Value>,
+    live: Option<&Value>,
+    ctx: &Context<'_>,
+    arena: &Bump,
+) -> Comparison {
+    match (desired, live) {
+        (Some(desired), Some(live)) => compare_both(desired, live, ctx, arena),
+        (Some(desired), None) => only_desired(desired, ctx),
+        (None, Some(live)) => only_live(live, ctx),
+        (None, None) => nothing(),
+    }
+}
+
+fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) -> Comparison {
+    let gvk = meta::gvk(live);
+    let schema = ctx
+        .schemas
+        .root(&gvk)
+        .or_else(|| ctx.schemas.root(&meta::gvk(desired)));
+    let semantics = Semantics::of(&gvk.group, ctx.options.server_side_apply);
+    let node = Node::root(schema, ctx.schemas, &gvk, semantics);
+
+    let mut findings = Vec::new();
+    let mut base = base(live, node, ctx.options, &mut findings);
+    let (mut desired, mut live) = (desired.clone(), live.clone());
+
+    // Managers' fields are read from the live object before its managedFields go.
+    let rules = ctx.rules.for_object(&live);
+    let owned_by_others = rules
+        .managers()
+        .map(|manager| managed::fields_of(&live, manager))
+        .collect::<Vec<_>>();
+    normalize::align(&mut desired, &live, base.as_mut());
+    for document in [Some(&mut desired), Some(&mut live), base.as_mut()]
+        .into_iter()
+        .flatten()
+    {
+        normalize::normalize(document, ctx.options);
+        for fields in &owned_by_others {
+            fields.remove_from(document);
+        }
+        rules.remove_from(document, &mut findings);
+    }
+    normalize::roles(&mut desired, &mut live, base.as_mut(), ctx.options);
+
+    let mut recorder = Recorder::new(&ctx.options.known_types, &gvk);
+    let predicted = Merge::new(arena, Some(&mut recorder)).document(base.as_ref(), &desired, &live, node);
+    let mut differences = recorder.differences;
+    if mask::is_secret(&live) {
+        mask::mask_differences(&mut differences, &ctx.options.sensitive_annotations);
+    }
+    findings.dedup();
+    Comparison {
+        modified: !differences.is_empty(),
+        differences,
+        normalized_live: live,
+        predicted_live: predicted,
+        findings,
+    }
+}
+
+/// What was applied last, and so is ours to remove: the annotation of client-side apply, or what `managedFields` says we own.
+fn base(live: &Value, node: Node<'_>, options: &Options, findings: &mut Vec<Finding>) -> Option<Value> {
+    if options.server_side_apply {
+        return managed::extract(live, &options.manager, node);
+    }
+    match serde_json::from_str::<Value>(meta::annotation(live, LAST_APPLIED)?) {
+        Ok(base) if base.is_object() => Some(base),
+        Ok(_) => {
+            findings.push(Finding::new("last applied configuration", "is not an object"));
+            None
+        }
+        Err(error) => {
+            findings.push(Finding::new("last applied configuration", error.to_string()));
+            None
+        }
+    }
+}
+
+fn only_desired(desired: &Value, ctx: &Context<'_>) -> Comparison {
+    let mut findings = Vec::new();
+    let mut predicted = desired.clone();
+    normalize::normalize(&mut predicted, ctx.options);
+    ctx.rules
+        .for_object(desired)
+        .remove_from(&mut predicted, &mut findings);
+    let mut shown = predicted.clone();
+    if mask::is_secret(&shown) {
+        mask::mask_secrets(&mut [Some(&mut shown)], &ctx.options.sensitive_annotations);
+    }
+    Comparison {
+        modified: true,
+        differences: vec![Difference {
+            path: String::new(),
+            desired: Some(shown),
+            live: None,
+            why: "in Git, but not in the cluster".to_owned(),
+        }],
+        normalized_live: Value::Null,
+        predicted_live: predicted,
+        findings,
+    }
+}
+
+fn only_live(live: &Value, ctx: &Context<'_>) -> Comparison {
+    let mut findings = Vec::new();
+    let mut normalized = live.clone();
+    normalize::normalize(&mut normalized, ctx.options);
+    ctx.rules
+        .for_object(live)
+        .remove_from(&mut normalized, &mut findings);
+    Comparison {
+        modified: false,
+        differences: Vec::new(),
+        normalized_live: normalized,
+        predicted_live: Value::Null,
+        findings,
+    }
+}
+
+fn nothing() -> Comparison {
+    Comparison {
+        modified: false,
+        differences: Vec::new(),
+        normalized_live: Value::Null,
+        predicted_live: Value::Null,
+        findings: Vec::new(),
+    }
+}

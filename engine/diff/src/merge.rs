@@ -1,0 +1,666 @@
+//! What the live object would be after an apply, and every place where that is not what it is now.
+//!
+//! Three documents are walked at once: what was applied last (the base), what Git wants now (desired), what there is (live). A field that
+//! Git states is as Git says; one that Git stated last time and does not now is removed; all others are somebody else's and stay. Lists are
+//! matched by key where the kind has one, and are one value where it has none.
+//!
+//! Where desired and live mean the same, the live spelling stays, so that the result is equal to the live object exactly if nothing is
+//! different.
+
+use std::collections::HashMap;
+
+use argosy_object::{GroupVersionKind, Map, Path, Value};
+use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
+
+use crate::compare::{Difference, KnownType, KnownTypeKind};
+use crate::facts;
+use crate::node::{ListRule, Node};
+use crate::scalar;
+
+const CHANGED: &str = "set in Git to another value";
+const ADDED: &str = "in Git, but not in the cluster";
+const REMOVED: &str = "removed from Git since the last apply";
+const NULLED: &str = "set to null in Git";
+const NOT_IN_LIST: &str = "not in Git, and the list that holds it is applied as a whole";
+const SAME_NAME: &str = "has the name of an item in Git that has another key";
+const OTHER_MEMBER: &str = "not in Git, and only one of these fields may be set";
+const ORDER: &str = "in Git in another order";
+
+/// Collects the differences of one comparison.
+pub(crate) struct Recorder<'k> {
+    pub(crate) differences: Vec<Difference>,
+    known: Vec<&'k KnownType>,
+}
+
+impl<'k> Recorder<'k> {
+    pub(crate) fn new(known: &'k [KnownType], gvk: &GroupVersionKind) -> Self {
+        let known = known
+            .iter()
+            .filter(|known| known.group == gvk.group && known.kind == gvk.kind)
+            .collect();
+        Self {
+            differences: Vec::new(),
+            known,
+        }
+    }
+
+    /// Whether an operator said that the field has a type by which the two values are the same.
+    fn known_same(&self, path: &Path<'_>, desired: &Value, live: &Value) -> bool {
+        if self.known.is_empty() {
+            return false;
+        }
+        let place = names(path);
+        self.known
+            .iter()
+            .filter(|known| {
+                place
+                    .strip_prefix(known.field.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+            .any(|known| match known.known {
+                KnownTypeKind::Quantity => scalar::same_quantity(desired, live),
+                KnownTypeKind::Duration => scalar::same_duration(desired, live),
+            })
+    }
+}
+
+/// The field names of a path, joined by dots, without list positions.
+fn names(path: &Path<'_>) -> String {
+    let mut steps: Vec<&str> = std::iter::successors(Some(path), |path| path.parent())
+        .filter_map(Path::name)
+        .collect();
+    steps.reverse();
+    steps.join(".")
+}
+
+/// A walk over the three documents.
+pub(crate) struct Merge<'a, 'r, 'k> {
+    arena: &'a Bump,
+    recorder: Option<&'r mut Recorder<'k>>,
+    /// How many differences were found so far.
+    changes: usize,
+}
+
+/// Where the walk is.
+#[derive(Clone, Copy)]
+struct At<'p> {
+    path: &'p Path<'p>,
+    node: Node<'p>,
+    /// The field here, and the nearest field above it; an item of a list has its list's names.
+    name: &'p str,
+    parent: &'p str,
+    /// Inside a list that is applied as a whole: what Git does not state goes, unless it is a default.
+    strict: bool,
+}
+
+impl<'p> At<'p> {
+    fn field<'q>(&'q self, path: &'q Path<'q>, name: &'q str) -> At<'q>
+    where
+        'p: 'q,
+    {
+        At {
+            path,
+            node: self.node.field(name),
+            name,
+            parent: self.name,
+            strict: self.strict,
+        }
+    }
+
+    fn item<'q>(&'q self, path: &'q Path<'q>, strict: bool) -> At<'q>
+    where
+        'p: 'q,
+    {
+        At {
+            path,
+            node: self.node.item(),
+            name: self.name,
+            parent: self.parent,
+            strict,
+        }
+    }
+
+    /// Whether the API server decodes what is here into a Go type.
+    fn native(&self) -> bool {
+        self.node.semantics.native && !self.node.literal
+    }
+
+    /// Whether this is a map with free keys, in which every entry means something.
+    fn is_map(&self) -> bool {
+        self.node.is_map()
+    }
+
+    /// Whether the API server drops `value` if it is put here.
+    fn drops(&self, value: &Value, in_map: bool) -> bool {
+        value.is_null() || (self.native() && !in_map && facts::is_dropped(self.name, value, self.is_map()))
+    }
+
+    /// Whether `value` is what is here if nobody states anything.
+    fn is_default(&self, value: &Value, in_map: bool) -> bool {
+        if in_map {
+            return false;
+        }
+        if let Some(default) = self.node.default()
+            && covers(self.node, default, value)
+        {
+            return true;
+        }
+        if !self.native() {
+            return false;
+        }
+        // A claim inside a StatefulSet is an object with a status of its own.
+        let claim_status = self.parent == "volumeClaimTemplates" && self.name == "status";
+        claim_status || self.drops(value, false) || facts::is_default(self.parent, self.name, value)
+    }
+}
+
+/// Whether `value` is `default` and further defaults below it.
+fn covers(node: Node<'_>, default: &Value, value: &Value) -> bool {
+    match (default, value) {
+        (Value::Object(default), Value::Object(fields)) => {
+            default.keys().all(|name| fields.contains_key(name))
+                && fields.iter().all(|(name, field)| {
+                    let below = node.field(name);
+                    match default.get(name).or(below.default()) {
+                        Some(default) => covers(below, default, field),
+                        None => false,
+                    }
+                })
+        }
+        _ => scalar::same(node.kind(), default, value),
+    }
+}
+
+impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
+    pub(crate) fn new(arena: &'a Bump, recorder: Option<&'r mut Recorder<'k>>) -> Self {
+        Self {
+            arena,
+            recorder,
+            changes: 0,
+        }
+    }
+
+    /// The live document after an apply of `desired` on top of `base`.
+    pub(crate) fn document(
+        mut self,
+        base: Option<&Value>,
+        desired: &Value,
+        live: &Value,
+        node: Node<'_>,
+    ) -> Value {
+        let path = Path::root();
+        self.value(
+            base,
+            desired,
+            live,
+            At {
+                path: &path,
+                node,
+                name: "",
+                parent: "",
+                strict: false,
+            },
+        )
+    }
+
+    fn record(&mut self, at: &At<'_>, desired: Option<&Value>, live: Option<&Value>, why: &str) {
+        self.changes += 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.differences.push(Difference {
+                path: at.path.to_string(),
+                desired: desired.cloned(),
+                live: live.cloned(),
+                why: why.to_owned(),
+            });
+        }
+    }
+
+    fn same(&self, at: &At<'_>, desired: &Value, live: &Value) -> bool {
+        scalar::same(at.node.kind(), desired, live)
+            || self
+                .recorder
+                .as_ref()
+                .is_some_and(|recorder| recorder.known_same(at.path, desired, live))
+    }
+
+    fn value(&mut self, base: Option<&Value>, desired: &Value, live: &Value, at: At<'_>) -> Value {
+        match (desired, live) {
+            (Value::Object(desired), Value::Object(live)) => {
+                Value::Object(self.object(base.and_then(Value::as_object), desired, live, &at))
+            }
+            (Value::Array(wanted), Value::Array(present)) => {
+                if at.native() && wanted.is_empty() && facts::leaves_to_server(at.name, desired) {
+                    return live.clone();
+                }
+                Value::Array(self.list(base.and_then(Value::as_array), wanted, present, &at))
+            }
+            _ if self.same(&at, desired, live) => live.clone(),
+            _ if at.native() && !at.strict && self.leaves_to_server(base, desired, &at) => live.clone(),
+            _ => {
+                let desired = prune(desired, &at);
+                self.record(&at, Some(&desired), Some(live), CHANGED);
+                desired
+            }
+        }
+    }
+
+    /// Whether Git, now as before, leaves the field to the API server.
+    fn leaves_to_server(&self, base: Option<&Value>, desired: &Value, at: &At<'_>) -> bool {
+        facts::leaves_to_server(at.name, desired)
+            && base.is_none_or(|base| facts::leaves_to_server(at.name, base))
+    }
+
+    fn object(&mut self, base: Option<&Map>, desired: &Map, live: &Map, at: &At<'_>) -> Map {
+        let before = self.changes;
+        let mut result = Map::new();
+        for (name, present) in live {
+            let path = at.path.field(name);
+            let here = at.field(&path, name);
+            let applied = base
+                .and_then(|base| base.get(name))
+                .filter(|value| !value.is_null());
+            match desired.get(name) {
+                Some(wanted) if !wanted.is_null() => {
+                    result.insert(name.clone(), self.value(applied, wanted, present, here));
+                }
+                stated => {
+                    let nulled = stated.is_some() && !here.native();
+                    if let Some(kept) = self.unstated(applied, nulled, present, at, &here) {
+                        result.insert(name.clone(), kept);
+                    }
+                }
+            }
+        }
+        for (name, wanted) in desired {
+            if live.contains_key(name) {
+                continue;
+            }
+            let path = at.path.field(name);
+            let here = at.field(&path, name);
+            let wanted = prune(wanted, &here);
+            if here.drops(&wanted, at.is_map()) {
+                continue;
+            }
+            self.record(&here, Some(&wanted), None, ADDED);
+            result.insert(name.clone(), wanted);
+        }
+        if self.changes > before && at.node.retains_keys() {
+            self.retain_stated(desired, &mut result, at);
+        }
+        result
+    }
+
+    /// What remains of a live field that Git does not state.
+    fn unstated(
+        &mut self,
+        applied: Option<&Value>,
+        nulled: bool,
+        present: &Value,
+        around: &At<'_>,
+        at: &At<'_>,
+    ) -> Option<Value> {
+        let in_map = around.is_map();
+        if !(nulled || applied.is_some() || around.strict) || at.is_default(present, in_map) {
+            return Some(present.clone());
+        }
+        if let (Some(applied), false, false) = (applied, nulled, around.strict) {
+            if at.native() && facts::leaves_to_server(at.name, applied) {
+                return Some(present.clone());
+            }
+            match (applied, present) {
+                // An empty object stated nothing that could be removed.
+                (Value::Object(fields), Value::Object(_)) if fields.is_empty() => {
+                    return Some(present.clone());
+                }
+                // Of a map only our entries go.
+                (Value::Object(fields), Value::Object(entries)) if at.is_map() => {
+                    let rest = self.object(Some(fields), &Map::new(), entries, at);
+                    return (!rest.is_empty()).then_some(Value::Object(rest));
+                }
+                _ => {}
+            }
+        }
+        let why = match (nulled, around.strict) {
+            (true, _) => NULLED,
+            (false, true) => NOT_IN_LIST,
+            (false, false) => REMOVED,
+        };
+        self.record(at, None, Some(present), why);
+        None
+    }
+
+    /// Of a union only the stated members stay once something in it changes.
+    fn retain_stated(&mut self, desired: &Map, result: &mut Map, at: &At<'_>) {
+        let unstated: Vec<String> = result
+            .keys()
+            .filter(|name| desired.get(*name).is_none_or(Value::is_null))
+            .cloned()
+            .collect();
+        for name in unstated {
+            let path = at.path.field(&name);
+            let here = at.field(&path, &name);
+            if let Some(present) = result.remove(&name) {
+                self.record(&here, None, Some(&present), OTHER_MEMBER);
+            }
+        }
+    }
+
+    fn list(
+        &mut self,
+        base: Option<&Vec<Value>>,
+        desired: &[Value],
+        live: &[Value],
+        at: &At<'_>,
+    ) -> Vec<Value> {
+        let arena = self.arena;
+        match at.node.list_rule(arena) {
+            ListRule::Set if all_scalars(desired) && all_scalars(live) => self.set(base, desired, live, at),
+            ListRule::Keyed(keys) => {
+                let item = at.node.item();
+                match (
+                    index(arena, desired, keys, item, at),
+                    index(arena, live, keys, item, at),
+                ) {
+                    (Some(wanted), Some(present)) => {
+                        self.keyed(base, (desired, &wanted), (live, &present), keys, at)
+                    }
+                    // Without unique keys the items cannot be told apart.
+                    _ => self.sequence(desired, live, at),
+                }
+            }
+            _ => self.sequence(desired, live, at),
+        }
+    }
+
+    /// A list as one value: item by item if there are as many, so that a difference has a place.
+    fn sequence(&mut self, desired: &[Value], live: &[Value], at: &At<'_>) -> Vec<Value> {
+        let item_by_item = desired.len() == live.len() && !(all_scalars(desired) && all_scalars(live));
+        if item_by_item {
+            return desired
+                .iter()
+                .zip(live)
+                .enumerate()
+                .map(|(position, (wanted, present))| {
+                    let path = at.path.index(position);
+                    self.value(None, wanted, present, at.item(&path, true))
+                })
+                .collect();
+        }
+        let same = desired.len() == live.len()
+            && desired
+                .iter()
+                .zip(live)
+                .all(|(wanted, present)| self.same(&at.item(at.path, true), wanted, present));
+        if same {
+            return live.to_vec();
+        }
+        let wanted = prune_items(desired, at);
+        self.record(
+            at,
+            Some(&Value::Array(wanted.clone())),
+            Some(&Value::Array(live.to_vec())),
+            CHANGED,
+        );
+        wanted
+    }
+
+    /// A set of scalars; order does not count.
+    fn set(
+        &mut self,
+        base: Option<&Vec<Value>>,
+        desired: &[Value],
+        live: &[Value],
+        at: &At<'_>,
+    ) -> Vec<Value> {
+        let mut result = Vec::with_capacity(live.len());
+        for (position, member) in live.iter().enumerate() {
+            let applied = base.is_some_and(|base| base.contains(member));
+            if desired.contains(member) || !(applied || at.strict) {
+                result.push(member.clone());
+                continue;
+            }
+            let path = at.path.member(member, position);
+            self.record(
+                &at.item(&path, true),
+                None,
+                Some(member),
+                if applied { REMOVED } else { NOT_IN_LIST },
+            );
+        }
+        for member in desired {
+            if !result.contains(member) {
+                let path = at.path.member(member, result.len());
+                self.record(&at.item(&path, true), Some(member), None, ADDED);
+                result.push(member.clone());
+            }
+        }
+        result
+    }
+
+    /// A list whose items are matched by key. Items of others keep their places; ours take the order of Git.
+    fn keyed(
+        &mut self,
+        base: Option<&Vec<Value>>,
+        (desired, wanted): (&[Value], &Index<'_>),
+        (live, present): (&[Value], &Index<'_>),
+        keys: &[&str],
+        at: &At<'_>,
+    ) -> Vec<Value> {
+        let arena = self.arena;
+        let item = at.node.item();
+        let applied = base.and_then(|base| index(arena, base, keys, item, at).map(|index| (base, index)));
+        let base_item = |key: &str| {
+            applied
+                .as_ref()
+                .and_then(|(base, index)| index.positions.get(key).map(|position| &base[*position]))
+        };
+
+        // One entry a resulting item: a position in `desired`, or a live item of somebody else.
+        enum Entry {
+            Ours(usize),
+            Theirs(usize),
+        }
+        let mut entries = BumpVec::with_capacity_in(live.len() + desired.len(), arena);
+        let mut ours = BumpVec::with_capacity_in(desired.len(), arena);
+        for (position, key) in present.keys.iter().enumerate() {
+            if let Some(position) = wanted.positions.get(key) {
+                ours.push(*position);
+                entries.push(Entry::Ours(*position));
+                continue;
+            }
+            let why = if at.strict {
+                Some(NOT_IN_LIST)
+            } else if base_item(key).is_some() {
+                Some(REMOVED)
+            } else if takes_name(&live[position], keys, desired, wanted, present) {
+                Some(SAME_NAME)
+            } else {
+                None
+            };
+            match why {
+                None => entries.push(Entry::Theirs(position)),
+                Some(why) => {
+                    let path = at.path.item(keys, &live[position], position);
+                    self.record(&at.item(&path, at.strict), None, Some(&live[position]), why);
+                }
+            }
+        }
+
+        if !ours.is_sorted() {
+            let shown =
+                |order: &[usize]| Value::Array(order.iter().map(|at| label(&desired[*at], keys)).collect());
+            let now = shown(&ours);
+            ours.sort_unstable();
+            let then = shown(&ours);
+            self.record(at, Some(&then), Some(&now), ORDER);
+            let mut next = ours.iter();
+            for entry in &mut entries {
+                if let Entry::Ours(position) = entry {
+                    *position = next.next().copied().unwrap_or(*position);
+                }
+            }
+        }
+
+        // A new item stands behind the one that stands before it in Git.
+        for position in 0..desired.len() {
+            if present.positions.contains_key(wanted.keys[position]) {
+                continue;
+            }
+            let place = |wanted: usize, entries: &BumpVec<'_, Entry>| {
+                entries
+                    .iter()
+                    .position(|entry| matches!(entry, Entry::Ours(at) if *at == wanted))
+            };
+            let behind = position
+                .checked_sub(1)
+                .and_then(|before| place(before, &entries))
+                .map(|place| place + 1);
+            let before = || (position + 1..desired.len()).find_map(|after| place(after, &entries));
+            let end = entries.len();
+            let place = behind.or_else(before).unwrap_or(end);
+            entries.insert(place, Entry::Ours(position));
+        }
+
+        entries
+            .iter()
+            .map(|entry| match entry {
+                Entry::Theirs(position) => live[*position].clone(),
+                Entry::Ours(position) => {
+                    let (key, wanted) = (wanted.keys[*position], &desired[*position]);
+                    let path = at.path.item(keys, wanted, *position);
+                    let here = at.item(&path, at.strict);
+                    match present.positions.get(key) {
+                        Some(position) => self.value(base_item(key), wanted, &live[*position], here),
+                        None => {
+                            let wanted = prune(wanted, &here);
+                            self.record(&here, Some(&wanted), None, ADDED);
+                            wanted
+                        }
+                    }
+                }
+            })
+            .collect()
+    }
+}
+
+/// The items of a keyed list by their key.
+struct Index<'a> {
+    /// The key of each item, as text.
+    keys: BumpVec<'a, &'a str>,
+    positions: HashMap<&'a str, usize>,
+}
+
+/// None if an item has no key or two have the same.
+fn index<'a>(
+    arena: &'a Bump,
+    items: &[Value],
+    keys: &[&str],
+    node: Node<'_>,
+    at: &At<'_>,
+) -> Option<Index<'a>> {
+    let mut index = Index {
+        keys: BumpVec::with_capacity_in(items.len(), arena),
+        positions: HashMap::with_capacity(items.len()),
+    };
+    for (position, item) in items.iter().enumerate() {
+        let key = key_text(arena, item.as_object()?, keys, node, at)?;
+        index.keys.push(key);
+        if index.positions.insert(key, position).is_some() {
+            return None;
+        }
+    }
+    Some(index)
+}
+
+/// The values of the key fields as one text. A field that is absent has its default; one without default may be absent if another is
+/// present.
+fn key_text<'a>(arena: &'a Bump, item: &Map, keys: &[&str], node: Node<'_>, at: &At<'_>) -> Option<&'a str> {
+    if let ([key], Some(Value::String(text))) = (keys, keys.first().and_then(|key| item.get(*key))) {
+        debug_assert!(item.contains_key(*key));
+        return Some(arena.alloc_str(text));
+    }
+    let mut text = bumpalo::collections::String::new_in(arena);
+    let mut present = 0;
+    for key in keys {
+        let value = item.get(*key).filter(|value| !value.is_null());
+        present += usize::from(value.is_some());
+        match value.or(node.field(key).default()) {
+            Some(Value::String(value)) => text.push_str(value),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => text.push_str(&value.to_string()),
+            Some(_) => return None,
+            // The API declares this default only where it has to.
+            None if *key == "protocol" && at.native() => text.push_str("TCP"),
+            None => {}
+        }
+        text.push('\u{0}');
+    }
+    (present > 0).then(|| text.into_bump_str())
+}
+
+/// Whether a live item of nobody's stands in the way of a new one: it is keyed by something else than its name, and the name, which must be
+/// unique too, is the new one's (a port edited by hand).
+fn takes_name(
+    live: &Value,
+    keys: &[&str],
+    desired: &[Value],
+    wanted: &Index<'_>,
+    present: &Index<'_>,
+) -> bool {
+    if keys.contains(&"name") {
+        return false;
+    }
+    let Some(name) = live
+        .get("name")
+        .and_then(Value::as_str)
+        .filter(|name| !name.is_empty())
+    else {
+        return false;
+    };
+    desired.iter().zip(&wanted.keys).any(|(item, key)| {
+        !present.positions.contains_key(key) && item.get("name").and_then(Value::as_str) == Some(name)
+    })
+}
+
+/// How an item is called in a report on the order.
+fn label(item: &Value, keys: &[&str]) -> Value {
+    match keys {
+        [key] => item.get(*key).cloned().unwrap_or(Value::Null),
+        _ => {
+            let fields = keys
+                .iter()
+                .filter_map(|key| Some(((*key).to_owned(), item.get(*key)?.clone())));
+            Value::Object(fields.collect())
+        }
+    }
+}
+
+fn all_scalars(items: &[Value]) -> bool {
+    items.iter().all(|item| !item.is_object() && !item.is_array())
+}
+
+/// `value` as the API server would keep it if it is new: without nulls, and without zero values that it drops.
+fn prune(value: &Value, at: &At<'_>) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut kept = Map::new();
+            for (name, field) in fields {
+                let here = at.field(at.path, name);
+                let field = prune(field, &here);
+                if !here.drops(&field, at.is_map()) {
+                    kept.insert(name.clone(), field);
+                }
+            }
+            Value::Object(kept)
+        }
+        Value::Array(items) => Value::Array(prune_items(items, at)),
+        other => other.clone(),
+    }
+}
+
+fn prune_items(items: &[Value], at: &At<'_>) -> Vec<Value> {
+    items
+        .iter()
+        .map(|item| prune(item, &at.item(at.path, true)))
+        .collect()
+}
