@@ -314,16 +314,16 @@ mod tests {
         }
     }
 
-    fn ask(change: impl FnOnce(&mut Input<'_>)) -> Decision {
-        let resources = [resource("web", false, false), resource("db", true, false)];
-        let revisions = ["abc".to_owned()];
+    fn ask<'a>(change: impl FnOnce(&mut Input<'a>)) -> Decision {
+        let resources = vec![resource("web", false, false), resource("db", true, false)].leak();
+        let revisions = vec!["abc".to_owned()].leak();
         let mut input = Input {
             policy: Some(Policy::default()),
             operation_in_progress: false,
             deleting: false,
             status: Status::OutOfSync,
-            resources: &resources,
-            revisions: &revisions,
+            resources,
+            revisions,
             revisions_have_changes: true,
             last: None,
             backoff: SelfHealBackoff::default(),

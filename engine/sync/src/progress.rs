@@ -166,9 +166,6 @@ pub struct Progress {
     step: Option<(Phase, i64)>,
     /// The wave `step` is written completely and what follows from that has been decided.
     closed: bool,
-    /// A wave ended in which everything failed.
-    nothing_applied: bool,
-    namespace_failed: bool,
     terminating: bool,
     termination_failed: bool,
     released: HashSet<TaskId>,
@@ -305,7 +302,6 @@ impl Pass<'_> {
                 return Some(Step::Apply(vec![task.id]));
             }
             if self.progress.failed(task) {
-                self.progress.namespace_failed = true;
                 return self.fail();
             }
         }
@@ -432,16 +428,12 @@ impl Pass<'_> {
                 .iter()
                 .filter(|task| (task.phase, task.wave) == (phase, wave))
         };
-        let running =
-            |progress: &Progress, task: &Task| progress.phase(task) == Some(OperationPhase::Running);
         let failed = tasks().any(|task| self.progress.failed(task));
         let last = !plan.tasks.iter().any(|task| self.remaining(task));
         if last && !failed && phase != Phase::SyncFail && !tasks().any(Task::is_hook) {
             return Some(self.succeed("successfully synced (all tasks run)"));
         }
         self.progress.closed = true;
-        self.progress.nothing_applied |=
-            failed && phase != Phase::SyncFail && !tasks().any(|task| running(self.progress, task));
         (!last && !failed && phase != Phase::SyncFail).then_some(Step::Pause { phase, wave })
     }
 
@@ -523,10 +515,21 @@ impl Pass<'_> {
         Some(self.end(OperationPhase::Failed, message))
     }
 
+    /// What is said first about a failure: whether anything at all of the wave that stopped was applied.
     fn failure(&self) -> &'static str {
-        if self.progress.namespace_failed {
-            "the namespace failed to apply"
-        } else if self.progress.nothing_applied {
+        let plan = self.plan;
+        if plan.namespace_task().is_some_and(|task| self.refused(task)) {
+            return "the namespace failed to apply";
+        }
+        let refused = plan
+            .tasks
+            .iter()
+            .find(|task| task.phase != Phase::SyncFail && self.refused_write(task));
+        let wave = |task: &&Task| {
+            refused.is_some_and(|refused| (task.phase, task.wave) == (refused.phase, refused.wave))
+        };
+        let applied = |task: &Task| self.progress.status(task) == Some(ResultCode::Synced);
+        if refused.is_some() && !plan.tasks.iter().filter(wave).any(applied) {
             "one or more objects failed to apply"
         } else {
             "one or more synchronization tasks completed unsuccessfully"
@@ -644,6 +647,11 @@ impl Pass<'_> {
             .any(|task| task.phase != Phase::SyncFail && self.progress.failed(task))
     }
 
+    /// Refused by the API server, not lost later on.
+    fn refused_write(&self, task: &Task) -> bool {
+        self.refused(task) && self.progress.phase(task) == Some(OperationPhase::Failed)
+    }
+
     fn refused(&self, task: &Task) -> bool {
         self.progress.status(task) == Some(ResultCode::SyncFailed)
     }
@@ -755,7 +763,7 @@ impl Progress {
 
     /// Asks for the end: running hooks are removed.
     pub fn terminate(&mut self) {
-        if self.done.is_none() {
+        if self.done.is_none() && !self.terminating {
             self.terminating = true;
             self.released.clear();
             self.deleted.clear();
