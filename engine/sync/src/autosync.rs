@@ -173,6 +173,12 @@ impl Reason {
     }
 }
 
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// Decides.
 ///
 /// A failed sync of the same revision is not repeated at once; with self-heal it is tried again, whole, once every
