@@ -36,6 +36,13 @@ pub struct Args {
     /// Verify the repo-server's certificate.
     #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_STRICT_TLS", action = ArgAction::SetTrue)]
     pub repo_server_strict_tls: bool,
+    /// Certificates that the repo-server's is verified with, in PEM.
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_CA_CERT_PATH",
+        default_value = "/app/config/controller/tls/ca.crt"
+    )]
+    pub repo_server_ca_cert_path: Option<PathBuf>,
     /// Seconds a call to the repo-server may last.
     #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_TIMEOUT_SECONDS", default_value_t = 60)]
     pub repo_server_timeout_seconds: u64,
@@ -109,6 +116,22 @@ pub struct Args {
 }
 
 impl Args {
+    /// How the repo-server is reached.
+    pub(crate) fn repo_client(&self) -> argosy_repo_client::Config {
+        use argosy_repo_client::{Config, Tls};
+        let identity = None;
+        let tls = match (self.repo_server_plaintext, self.repo_server_strict_tls) {
+            (true, _) => Tls::Plaintext,
+            (false, false) => Tls::Unverified,
+            (false, true) => {
+                let ca = self.repo_server_ca_cert_path.as_ref().and_then(|path| std::fs::read(path).ok());
+                Tls::Strict { ca: ca.unwrap_or_default(), identity }
+            }
+        };
+        let timeout = Duration::from_secs(self.repo_server_timeout_seconds);
+        Config { address: self.repo_server.clone(), tls, timeout, ..Config::default() }
+    }
+
     /// The options that stages read.
     pub(crate) fn options(&self, namespace: String) -> Options {
         let seconds = Duration::from_secs;

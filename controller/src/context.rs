@@ -18,6 +18,7 @@ use crate::clusters::Clusters;
 use crate::events::Recorder;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
+use crate::reconcile::Memos;
 use crate::settings;
 
 /// An Application's place in the control plane: namespace and name.
@@ -43,7 +44,11 @@ impl AppKey {
     /// The instance name that resources of this Application carry: its name, or `namespace_name` outside the
     /// control plane's namespace.
     pub fn instance(&self, control_plane_namespace: &str) -> String {
-        argosy_api::tracking::instance_name(&self.name, &self.namespace, control_plane_namespace)
+        if self.namespace.is_empty() || *self.namespace == *control_plane_namespace {
+            self.name.to_string()
+        } else {
+            format!("{}_{}", self.namespace, self.name)
+        }
     }
 
     /// The Application an instance name stands for, the inverse of [`AppKey::instance`].
@@ -168,6 +173,8 @@ pub struct Context {
     pub status: Arc<dyn StatusWriter>,
     /// What is to be looked at, and how deep: ask for another look here.
     pub queue: Arc<Queue>,
+    /// What is remembered of Applications between looks.
+    pub memos: Memos,
     /// Kubernetes Events on Applications.
     pub events: Recorder,
     /// The numbers of this process.

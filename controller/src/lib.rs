@@ -27,7 +27,6 @@ pub mod dirty;
 pub mod events;
 mod metrics;
 mod operation;
-pub mod project;
 pub mod queue;
 pub mod reconcile;
 mod run;

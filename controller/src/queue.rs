@@ -64,6 +64,8 @@ pub enum Reason {
     SelfHeal,
     /// Something that failed is tried again.
     Retry,
+    /// A live change that came during an operation and was put off.
+    DuringOperation,
 }
 
 /// A set of reasons.
@@ -79,6 +81,11 @@ impl Reasons {
     /// Is it among them?
     pub fn contains(self, reason: Reason) -> bool {
         self.0 & (1 << reason as u16) != 0
+    }
+
+    /// Is there no other reason than that live resources changed?
+    pub fn only_live(self) -> bool {
+        self.0 == Reasons::only(Reason::Live).0
     }
 
     fn union(self, other: Reasons) -> Self {

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use argosy_api::condition::ConditionType;
 use argosy_api::v1alpha1::{Application, ApplicationStatus, OperationState, Stored as _};
 use argosy_kube_io::api::{self, Place};
 use argosy_kube_io::target::{Patch, Write};
@@ -168,14 +169,14 @@ pub(crate) async fn report_unreadable(target: &Target, place: &Place, message: &
     let known = target.get(&resource, &place.namespace, &place.name).await?;
     let conditions = known.as_ref().and_then(|known| known.pointer("/status/conditions")).and_then(Value::as_array);
     let reported = |condition: &Value| {
-        condition["type"] == argosy_api::condition::UNKNOWN_ERROR && condition["message"] == message.as_str()
+        condition["type"] == ConditionType::UnknownError.as_str() && condition["message"] == message.as_str()
     };
     if known.is_none() || conditions.is_some_and(|conditions| conditions.iter().any(reported)) {
         return Ok(());
     }
     let now = rfc3339(argosy_runtime::clock::System.now());
     let condition =
-        json!({"type": argosy_api::condition::UNKNOWN_ERROR, "message": message, "lastTransitionTime": now});
+        json!({"type": ConditionType::UnknownError.as_str(), "message": message, "lastTransitionTime": now});
     let patch = json!({"status": {"conditions": [condition]}});
     target.patch(&resource, &place.namespace, &place.name, Patch::Merge(&patch), &Write::default()).await?;
     Ok(())

@@ -1,0 +1,289 @@
+//! Application → desired state: which sources, at which revisions, rendered by the repo-server.
+//!
+//! The last desired state is kept. It is handed out again without a call when nothing asked for newer revisions and
+//! what goes into rendering is as before; and a rendering whose texts are the same as the last ones is not read again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use argosy_api::annotation;
+use argosy_api::repository::{ManifestRequest, ManifestResponse};
+use argosy_api::v1alpha1::{AppProject, Application, ApplicationSource, ApplicationSpec, RefTarget};
+use argosy_object::{ContentHash, GroupKind, Value};
+
+use super::Request;
+use super::manifest::{Desired, Kinds, sort_out};
+use crate::apps;
+use crate::clusters::Cluster;
+use crate::context::{AppKey, Context};
+use crate::queue::Refresh;
+use crate::settings::Settings;
+
+/// The sources of an Application, in the order in which the spec's ways to say it win.
+pub(crate) fn sources(spec: &ApplicationSpec) -> Vec<ApplicationSource> {
+    if let Some(hydrator) = &spec.source_hydrator {
+        let (dry, sync) = (&hydrator.dry_source, &hydrator.sync_source);
+        return vec![ApplicationSource {
+            repo_url: if sync.repo_url.is_empty() { dry.repo_url.clone() } else { sync.repo_url.clone() },
+            target_revision: sync.target_branch.clone(),
+            path: sync.path.clone(),
+            ..ApplicationSource::default()
+        }];
+    }
+    if !spec.sources.is_empty() {
+        return spec.sources.clone();
+    }
+    spec.source.clone().into_iter().collect()
+}
+
+/// Are there `sources` rather than one `source`?
+pub(crate) fn has_multiple_sources(spec: &ApplicationSpec) -> bool {
+    spec.source_hydrator.is_none() && !spec.sources.is_empty()
+}
+
+/// What rendering needs to know.
+pub(crate) struct Render<'a> {
+    pub ctx: &'a Context,
+    pub app: &'a Application,
+    pub project: &'a AppProject,
+    pub cluster: &'a Cluster,
+    pub settings: &'a Settings,
+}
+
+/// The desired state for `request`. `known` is the last one of this Application.
+pub(crate) async fn desired(
+    render: &Render<'_>,
+    request: &Request,
+    known: Option<Arc<Desired>>,
+) -> Result<Arc<Desired>, String> {
+    let kinds = ClusterKinds::new(render.cluster, render.settings);
+    let namespace = &render.app.spec.destination.namespace;
+    if !request.manifests.is_empty() {
+        return local(render, request, &kinds).map(Arc::new);
+    }
+    let inputs = inputs(render, request);
+    let revisions = revisions(render, request);
+    if let Some(known) = &known
+        && known.inputs == Some(inputs)
+        && !request.hard
+        && revisions.as_ref().is_some_and(|revisions| *revisions == known.revisions)
+    {
+        return Ok(known.clone());
+    }
+    let responses = generate(render, request, revisions.as_deref()).await?;
+    let rendered = rendered(&responses);
+    let revisions: Vec<String> = responses.iter().map(|response| response.revision.clone()).collect();
+    let source_types: Vec<String> = responses.iter().map(|response| response.source_type.clone()).collect();
+    if let Some(known) = &known
+        && known.rendered == Some(rendered)
+        && known.inputs == Some(inputs)
+    {
+        let mut again = Desired {
+            resources: known.resources.clone(),
+            hooks: known.hooks.clone(),
+            findings: known.findings.clone(),
+            ..Desired::default()
+        };
+        (again.revisions, again.source_types) = (revisions, source_types);
+        (again.rendered, again.inputs) = (Some(rendered), Some(inputs));
+        return Ok(Arc::new(again));
+    }
+    let texts = responses.iter().flat_map(|response| &response.manifests);
+    let manifests = texts.map(|text| serde_json::from_str::<Value>(text)).collect::<Result<Vec<_>, _>>();
+    let manifests = manifests.map_err(|error| format!("the repo-server sent a manifest that is no JSON: {error}"))?;
+    let mut desired = sort_out(manifests, namespace, &kinds)?;
+    (desired.revisions, desired.source_types) = (revisions, source_types);
+    (desired.rendered, desired.inputs) = (Some(rendered), Some(inputs));
+    Ok(Arc::new(desired))
+}
+
+/// The desired state of a sync that brought its own manifests.
+fn local(render: &Render<'_>, request: &Request, kinds: &ClusterKinds) -> Result<Desired, String> {
+    let key = AppKey::of(render.app);
+    let instance = key.instance(&render.ctx.options.namespace);
+    let mut manifests = Vec::new();
+    for text in &request.manifests {
+        let mut object: Value =
+            serde_json::from_str(text).map_err(|error| format!("failed to parse a local manifest: {error}"))?;
+        let namespace = &render.app.spec.destination.namespace;
+        argosy_api::tracking::stamp(&mut object, &instance, namespace, &render.settings.tracking)
+            .map_err(|error| format!("failed to track a local manifest: {error}"))?;
+        manifests.push(object);
+    }
+    let mut desired = sort_out(manifests, &render.app.spec.destination.namespace, kinds)?;
+    desired.revisions = request.revisions.clone();
+    Ok(desired)
+}
+
+/// Exact revisions that will do; nothing if the repo-server is to find out what the targets stand for.
+fn revisions(render: &Render<'_>, request: &Request) -> Option<Vec<String>> {
+    if !request.revisions.is_empty() {
+        return Some(request.revisions.clone());
+    }
+    if request.refresh >= Refresh::Latest {
+        return None;
+    }
+    let sync = &render.app.status.sync;
+    let revisions = match has_multiple_sources(&render.app.spec) {
+        true => sync.revisions.clone(),
+        false => vec![sync.revision.clone()],
+    };
+    let known = revisions.len() == request.sources.len() && revisions.iter().all(|revision| !revision.is_empty());
+    known.then_some(revisions)
+}
+
+/// Identity of all that goes into rendering and sorting out, besides the revisions.
+fn inputs(render: &Render<'_>, request: &Request) -> ContentHash {
+    let app = render.app;
+    let parts = serde_json::json!({
+        "sources": request.sources,
+        "destination": app.spec.destination,
+        "project": apps::project_name(app),
+        "sourceRepos": render.project.spec.source_repos,
+        "paths": app.metadata.annotations.get(annotation::MANIFEST_GENERATE_PATHS),
+        "kube": render.cluster.kube_version(),
+        "apis": &*render.cluster.api_versions(),
+        "settings": render.settings.rendering,
+    });
+    ContentHash::of_value(&parts)
+}
+
+fn rendered(responses: &[ManifestResponse]) -> ContentHash {
+    let mut bytes = Vec::new();
+    for text in responses.iter().flat_map(|response| &response.manifests) {
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.push(b'\n');
+    }
+    ContentHash::of(&bytes)
+}
+
+/// Asks the repo-server for each source.
+async fn generate(
+    render: &Render<'_>,
+    request: &Request,
+    revisions: Option<&[String]>,
+) -> Result<Vec<ManifestResponse>, String> {
+    let (app, settings, project) = (render.app, render.settings, render.project);
+    let project_name = apps::project_name(app);
+    let refs = ref_sources(&request.sources, settings, project_name);
+    let (helm_repositories, helm_credentials) = settings.repositories.helm(project_name);
+    let calls = request.sources.iter().enumerate().map(|(index, source)| {
+        let revision = revisions.and_then(|revisions| revisions.get(index)).unwrap_or(&source.target_revision);
+        let ask = ManifestRequest {
+            repo: Some(settings.repositories.find(&source.repo_url, project_name)),
+            revision: revision.clone(),
+            no_cache: request.hard,
+            no_revision_cache: request.refresh >= Refresh::ForceResolve,
+            app_label_key: settings.tracking.label_key.clone(),
+            app_name: AppKey::of(app).instance(&render.ctx.options.namespace),
+            namespace: app.spec.destination.namespace.clone(),
+            application_source: Some(source.clone()),
+            repos: helm_repositories.clone(),
+            helm_repo_creds: helm_credentials.clone(),
+            kustomize_options: settings.kustomize_options(source),
+            helm_options: settings.helm_options(),
+            kube_version: render.cluster.kube_version().unwrap_or_default(),
+            api_versions: render.cluster.api_versions().to_vec(),
+            tracking_method: settings.tracking.method.as_str().to_owned(),
+            enabled_source_types: settings.enabled_source_types(),
+            has_multiple_sources: request.sources.len() > 1 || has_multiple_sources(&app.spec),
+            ref_sources: refs.clone(),
+            project_source_repos: project.spec.source_repos.clone(),
+            project_name: project_name.to_owned(),
+            annotation_manifest_generate_paths: app
+                .metadata
+                .annotations
+                .get(annotation::MANIFEST_GENERATE_PATHS)
+                .cloned()
+                .unwrap_or_default(),
+            installation_id: settings.tracking.installation_id.clone(),
+            source_integrity: project.spec.source_integrity.clone(),
+            ..ManifestRequest::default()
+        };
+        async move {
+            let count = request.sources.len();
+            render.ctx.repo.generate_manifest(ask).await.map_err(|error| {
+                let text = argosy_runtime::log::chain(&error);
+                format!("failed to generate manifest for source {} of {count}: {text}", index + 1)
+            })
+        }
+    });
+    futures::future::try_join_all(calls).await
+}
+
+/// `$name` → the repository behind it, for sources that others refer to.
+fn ref_sources(sources: &[ApplicationSource], settings: &Settings, project: &str) -> BTreeMap<String, RefTarget> {
+    let named = sources.iter().filter(|source| !source.r#ref.is_empty());
+    named
+        .map(|source| {
+            let target = RefTarget {
+                repo: settings.repositories.find(&source.repo_url, project),
+                target_revision: source.target_revision.clone(),
+                chart: source.chart.clone(),
+            };
+            (format!("${}", source.r#ref), target)
+        })
+        .collect()
+}
+
+/// What a cluster serves and the settings exclude.
+pub(crate) struct ClusterKinds {
+    discovery: argosy_kube_io::Discovery,
+    schemas: Arc<argosy_object::schema::Schemas>,
+    excluded: Arc<dyn Fn(&GroupKind) -> bool + Send + Sync>,
+}
+
+impl ClusterKinds {
+    pub(crate) fn new(cluster: &Cluster, settings: &Settings) -> Self {
+        ClusterKinds {
+            discovery: cluster.discovery(),
+            schemas: cluster.schemas(),
+            excluded: settings.excluded(cluster.server()),
+        }
+    }
+}
+
+impl Kinds for ClusterKinds {
+    fn namespaced(&self, kind: &GroupKind) -> Option<bool> {
+        if let Some(resource) = self.discovery.preferred(kind) {
+            return Some(resource.namespaced);
+        }
+        self.schemas.scope(kind).map(|scope| scope == argosy_object::schema::Scope::Namespaced)
+    }
+
+    fn excluded(&self, kind: &GroupKind) -> bool {
+        (self.excluded)(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(url: &str) -> ApplicationSource {
+        ApplicationSource { repo_url: url.into(), ..ApplicationSource::default() }
+    }
+
+    #[test]
+    fn sources_win_over_source() {
+        let mut spec = ApplicationSpec { source: Some(source("one")), ..ApplicationSpec::default() };
+        assert_eq!(sources(&spec), [source("one")]);
+        assert!(!has_multiple_sources(&spec));
+        spec.sources = vec![source("two")];
+        assert_eq!(sources(&spec), [source("two")]);
+        assert!(has_multiple_sources(&spec));
+    }
+
+    #[test]
+    fn a_hydrator_makes_its_own_source() {
+        let mut spec = ApplicationSpec { source: Some(source("one")), ..ApplicationSpec::default() };
+        let mut hydrator = argosy_api::v1alpha1::SourceHydrator::default();
+        hydrator.dry_source.repo_url = "dry".into();
+        hydrator.sync_source.target_branch = "env/prod".into();
+        hydrator.sync_source.path = "app".into();
+        spec.source_hydrator = Some(hydrator);
+        let expected =
+            ApplicationSource { target_revision: "env/prod".into(), path: "app".into(), ..source("dry") };
+        assert_eq!(sources(&spec), [expected]);
+    }
+}

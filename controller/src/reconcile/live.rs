@@ -1,0 +1,221 @@
+//! The cluster's side of a look: is its state known, the snapshot, and the comparison on a thread of its own.
+
+use std::sync::Arc;
+
+use argosy_api::project::Target;
+use argosy_api::v1alpha1::{AppProject, Application, ApplicationSummary, HealthStatus, ResourceStatus};
+use argosy_object::{GroupKind, Value, meta};
+use argosy_sync::options::SyncOptions;
+use parking_lot::Mutex;
+
+use super::compare::{Input, Managed, compare};
+use super::desired::ClusterKinds;
+use super::manifest::{Desired, Manifest};
+use super::verdict::{self, Rules};
+use super::{Compared, Error, Memo, Request, conditions, health, spec_hash};
+use crate::clusters::{Cluster, Status};
+use crate::context::AppKey;
+use crate::settings::Settings;
+
+/// Is the state of the cluster known, at least as it was?
+pub(crate) fn known(cluster: &Cluster) -> Result<(), Error> {
+    match cluster.status() {
+        Status::Synced { .. } => Ok(()),
+        Status::Syncing { .. } | Status::Stopped => Err(Error::Busy),
+        Status::Failed { message, since } => Err(Error::Cluster {
+            message: format!("cluster {} cannot be reached since {since}: {message}", cluster.server()),
+        }),
+    }
+}
+
+/// Everything a comparison needs, to be handed to another thread.
+pub(crate) struct Task {
+    pub app: Arc<Application>,
+    pub project: Arc<AppProject>,
+    pub cluster: Cluster,
+    pub settings: Arc<Settings>,
+    pub desired: Arc<Desired>,
+    pub memo: Arc<Mutex<Memo>>,
+    pub request: Request,
+}
+
+impl Task {
+    /// Compares, with the verdicts of the last look where they stand.
+    pub(crate) fn compare(self, control_plane: &str) -> Compared {
+        let Task { app, project, cluster, settings, desired, memo, request } = self;
+        let snapshot = cluster.snapshot();
+        let instance: Arc<str> = AppKey::of(&app).instance(control_plane).into();
+        let cluster_name = cluster.name();
+        let kinds = ClusterKinds::new(&cluster, &settings);
+        let failures = cluster.kind_failures();
+        let incomplete = |kind: &GroupKind| failures.iter().any(|failure| failure.kind == *kind);
+
+        let known = memo.lock().rules.clone();
+        let rules = rules(&app, &instance, &settings, &cluster, known.as_ref());
+        let same = known.is_some_and(|known| known.id == rules.id && Arc::ptr_eq(&known.schemas, &rules.schemas));
+        let mut verdicts = match same {
+            true => std::mem::take(&mut memo.lock().verdicts),
+            false => Default::default(),
+        };
+        let with_namespace = managed_namespace(&app, &instance, &snapshot, &desired);
+        let compared_with = with_namespace.as_deref().unwrap_or(&desired);
+        let input = Input {
+            app: &app,
+            instance: &instance,
+            desired: Some(compared_with),
+            snapshot: &snapshot,
+            project: &project,
+            kinds: &kinds,
+            incomplete: &incomplete,
+            rules: &rules,
+            target: Target { server: cluster.server(), name: &cluster_name },
+            own_cluster: cluster.info().project == project.metadata.name,
+        };
+        let outcome = compare(&input, &mut verdicts);
+        {
+            let mut memo = memo.lock();
+            memo.verdicts = verdicts;
+            memo.rules = Some(rules);
+            memo.failing_since = None;
+            // A sync to an older revision, or of manifests brought along, is not what the Application should be.
+            if request.revisions.is_empty() && request.manifests.is_empty() {
+                memo.desired = Some(desired.clone());
+            }
+        }
+        let mut found: Vec<_> = conditions::of_manifests(&desired.findings).collect();
+        found.extend(conditions::of_comparison(&app, &outcome.findings));
+        Compared {
+            health: health::health(&app, &outcome.resources).health,
+            revisions: desired.revisions.clone(),
+            source_types: desired.source_types.clone(),
+            sources: request.sources,
+            resources: outcome.resources,
+            hooks: outcome.hooks,
+            status: outcome.status,
+            conditions: found,
+            snapshot,
+            project,
+            cluster,
+        }
+    }
+}
+
+/// By what this Application's pairs are judged; what is costly to make is taken from the last look.
+fn rules(app: &Application, instance: &Arc<str>, settings: &Settings, cluster: &Cluster, known: Option<&Rules>) -> Rules {
+    let id = spec_hash(&(
+        settings.version,
+        serde_json::to_string(&app.spec.ignore_differences).unwrap_or_default(),
+        app.spec.sync_policy.as_ref().map(|policy| policy.sync_options.clone()),
+    ));
+    let schemas = cluster.schemas();
+    if let Some(known) = known.filter(|known| known.id == id) {
+        return Rules { schemas, ..known.clone() };
+    }
+    let options = app.spec.sync_policy.iter().flat_map(|policy| &policy.sync_options);
+    Rules {
+        id,
+        schemas,
+        ignore: settings.ignore_rules(&app.spec.ignore_differences),
+        options: settings.diff_options.clone(),
+        health: settings.health.clone(),
+        tracking: settings.tracking.clone(),
+        instance: instance.clone(),
+        sync_options: Arc::new(SyncOptions::parse(options.map(String::as_str))),
+    }
+}
+
+/// With `CreateNamespace` and metadata for it, the destination's namespace is a resource of the Application once it
+/// carries its tracking: its labels and annotations are compared too.
+fn managed_namespace(
+    app: &Application,
+    instance: &str,
+    snapshot: &argosy_livestate::Snapshot,
+    desired: &Arc<Desired>,
+) -> Option<Arc<Desired>> {
+    let policy = app.spec.sync_policy.as_ref()?;
+    let metadata = policy.managed_namespace_metadata.as_ref()?;
+    if !policy.sync_options.iter().any(|option| option == "CreateNamespace=true") {
+        return None;
+    }
+    let key = argosy_object::ResourceKey::new("", "Namespace", "", &*app.spec.destination.namespace);
+    let live = snapshot.get(&key).filter(|live| live.app.as_deref() == Some(instance))?;
+    if desired.resources.iter().any(|manifest| *manifest.key == key) {
+        return None;
+    }
+    let mut object = live.value();
+    for (name, value) in &metadata.labels {
+        meta::set_label(&mut object, name, value.as_str());
+    }
+    for (name, value) in &metadata.annotations {
+        meta::set_annotation(&mut object, name, value.as_str());
+    }
+    let manifest = Manifest {
+        key: Arc::new(key),
+        version: "v1".to_owned(),
+        document: argosy_object::Document::from_value(&object),
+        hook: false,
+    };
+    let mut resources = desired.resources.clone();
+    resources.push(Arc::new(manifest));
+    resources.sort_by(|a, b| a.key.cmp(&b.key));
+    Some(Arc::new(Desired {
+        resources,
+        hooks: desired.hooks.clone(),
+        findings: desired.findings.clone(),
+        revisions: desired.revisions.clone(),
+        source_types: desired.source_types.clone(),
+        rendered: desired.rendered,
+        inputs: desired.inputs,
+    }))
+}
+
+/// `status.resources`.
+pub(crate) fn resource_statuses(resources: &[Managed], with_health: bool) -> Vec<ResourceStatus> {
+    let status = |resource: &Managed| {
+        let key = &resource.key;
+        let health = resource.health.as_ref().filter(|_| with_health).map(|health| HealthStatus {
+            status: health.status.to_string(),
+            message: health.message.clone(),
+            last_transition_time: None,
+        });
+        ResourceStatus {
+            group: key.group.clone(),
+            version: resource.version.clone(),
+            kind: key.kind.clone(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            status: resource.status.map(String::from).unwrap_or_default(),
+            health,
+            hook: resource.hook,
+            requires_pruning: resource.requires_pruning,
+            sync_wave: resource.sync_wave,
+            requires_deletion_confirmation: resource.requires_confirmation,
+        }
+    };
+    resources.iter().map(status).collect()
+}
+
+/// Images and addresses of the live resources and of what they own.
+pub(crate) fn summary(compared: &Compared) -> ApplicationSummary {
+    let mut images: Vec<String> = Vec::new();
+    let mut urls: Vec<String> = Vec::new();
+    let mut apps = false;
+    for resource in &compared.resources {
+        images.extend(resource.counts.images.iter().cloned());
+        urls.extend(resource.counts.urls.iter().cloned());
+        apps |= resource.key.group == "argoproj.io" && resource.key.kind == "Application";
+        // Pods may still run what the template no longer names.
+        let Some(live) = resource.resource.as_ref().filter(|_| !resource.counts.images.is_empty()) else { continue };
+        for child in compared.snapshot.descendants(live) {
+            if child.key.kind == "Pod" && child.key.group.is_empty() {
+                let spec = child.document.value_at(&["spec"]).unwrap_or(Value::Null);
+                images.extend(verdict::images(&serde_json::json!({ "spec": spec })));
+            }
+        }
+    }
+    for list in [&mut images, &mut urls] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    ApplicationSummary { external_urls: urls, images, is_app_of_apps: apps }
+}

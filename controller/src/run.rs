@@ -1,0 +1,375 @@
+//! The process: connect, wire the parts, wait for the first lists, dispatch.
+//!
+//! Two dispatchers take from two queues: looks (refresh and compare) and passes of operations and deletions. A pass
+//! that panics costs its own Application a condition and a later try, nothing else.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use argosy_api::condition::{self, ConditionType};
+use argosy_api::meta::Time;
+use argosy_kube_io::{ClusterAuth, Target, auth, client};
+use argosy_repo_client::RepoClient;
+use argosy_runtime::clock::{Clock, System};
+use argosy_runtime::tasks::{Tasks, caught};
+use argosy_runtime::{log, metrics as port};
+use argosy_shard_coordinator::{assignment, own};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::{Semaphore, watch};
+use tracing::{error, info, warn};
+
+use crate::args::{Args, ENV_PREFIX, METRICS_PORT};
+use crate::clusters::{ClusterInfo, Clusters, Setup};
+use crate::context::{AppKey, Context};
+use crate::dirty::{Marker, deleting, wants_operation};
+use crate::metrics::{EventsCollector, Metrics, StateCollector};
+use crate::operation::{self, Next};
+use crate::queue::{Queue, Reason, Refresh, Work};
+use crate::{apps, deletion, events, reconcile, settings, status};
+
+/// Tasks may finish what they have in hand for so long after a signal.
+const GRACE: Duration = Duration::from_secs(10);
+/// An Application whose pass panicked is looked at again after so long.
+const AFTER_PANIC: Duration = Duration::from_secs(60);
+/// An operation in hand is asked for again after at most so long (Argo CD's backstop).
+const OPERATION_BACKSTOP: Duration = Duration::from_secs(30);
+/// Live changes during an operation are looked at so much later: its end is looked at anyway.
+const DURING_OPERATION: Duration = Duration::from_secs(1);
+/// The assignment of clusters to shards is worked out anew this often, where it depends on all clusters.
+const ASSIGN: Duration = Duration::from_secs(10);
+
+/// Runs the controller until a signal, or until something without which it is of no use fails.
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    // A second start in one process (tests) keeps the first one's logs.
+    if let Err(error @ log::Error::Filter { .. }) = log::init(&args.log, ENV_PREFIX) {
+        return Err(error.into());
+    }
+    let tasks = Tasks::new();
+    start(args, &tasks).await?;
+    tasks.run_until_stopped(GRACE).await?;
+    Ok(())
+}
+
+/// Starts everything on `tasks` and returns once it is wired; lists are still coming in.
+pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
+    let auth = ClusterAuth::infer(args.kubeconfig.as_deref(), args.context.as_deref())
+        .await
+        .context("find the control plane's API server")?;
+    let namespace = args.namespace.clone().unwrap_or_else(|| auth.namespace().to_owned());
+    let shard = own::from_env().context("find out which shard this is")?;
+    if shard.guessed {
+        warn!("neither ARGOCD_CONTROLLER_SHARD nor the host name says which shard this is: taking 0");
+    }
+    let control_plane = argosy_kube_io::connect(auth, client::Options::default())
+        .await
+        .context("connect to the control plane's API server")?;
+    let target = Target::new(control_plane.clone());
+    let options = args.options(namespace.clone());
+    let clock: Arc<dyn Clock> = Arc::new(System);
+
+    let apps = apps::Store::new(&namespace);
+    let (looks, operations) = (Queue::new(), Queue::new());
+    let marker =
+        Arc::new(Marker::new(apps.clone(), looks.clone(), operations.clone(), options.resync, options.resync_jitter));
+    let settings = settings::Store::new(&namespace);
+    let mut registry = port::registry();
+    let metrics = Metrics::new(&mut registry);
+
+    // Settings first: what tracks what, and which kinds are watched, is theirs to say.
+    let settings_ready = spawn_settings(tasks, &settings, &control_plane, &marker);
+    settings_ready.wait().await;
+
+    let shards = Shards::new(shard);
+    let clusters = Clusters::start(Setup {
+        client: control_plane.clone(),
+        namespace: namespace.clone(),
+        sink: marker.clone(),
+        rules: settings.get().cluster_rules(),
+        owns: shards.owns(),
+        fence: None,
+        policy: auth::Policy::default(),
+        tasks: tasks.clone(),
+    });
+    metrics.set_clusters(clusters.clone());
+    let filter = events::Filter::parse(&std::env::var("ARGOCD_ENABLE_K8S_EVENT").unwrap_or_default());
+    let (recorder, writer) = events::recorder(target.clone(), filter, clock.clone());
+    tasks.spawn("events", writer.run());
+    registry.register_collector(Box::new(EventsCollector(recorder.clone())));
+    registry.register_collector(Box::new(StateCollector {
+        metrics: metrics.clone(),
+        apps: apps.clone(),
+        clusters: clusters.clone(),
+        refreshes: looks.clone(),
+        operations: operations.clone(),
+        labels: args.metrics_application_labels.clone(),
+        conditions: args.metrics_application_conditions.clone(),
+    }));
+    let ctx = Arc::new(Context {
+        status: Arc::new(status::Writer::new(target, apps.clone(), marker.clone())),
+        repo: RepoClient::new(args.repo_client()).context("configure the repo-server client")?,
+        apps: apps.clone(),
+        settings: settings.clone(),
+        clusters: clusters.clone(),
+        queue: looks.clone(),
+        memos: Default::default(),
+        events: recorder,
+        metrics,
+        options,
+        clock,
+    });
+
+    let namespaces = apps::Namespaces::new(&namespace, &args.application_namespaces);
+    let listed = follow(tasks, &ctx, &marker, &control_plane, namespaces);
+    follow_settings(tasks, &ctx, &marker);
+    shards.follow(tasks, &ctx);
+    let health = port::Health { live: None, ready: Some(listed.check()) };
+    port::serve(tasks, args.metrics.socket(METRICS_PORT), registry, health).await?;
+
+    let dispatching = (tasks.clone(), ctx.clone(), marker.clone());
+    let (looks_max, operations_max) = (args.status_processors, args.operation_processors);
+    tasks.spawn("dispatch", async move {
+        let (tasks, ctx, marker) = dispatching;
+        // A look before projects and clusters are known would call them missing.
+        listed.wait().await;
+        ctx.clusters.ready().await;
+        info!("everything is listed, looking at applications");
+        let look = dispatch(&tasks, &ctx, &looks, looks_max, "look", |work| {
+            let (ctx, marker, looks) = (ctx.clone(), marker.clone(), looks.clone());
+            async move { look(&ctx, &marker, &looks, &work).await }
+        });
+        let memories: Arc<Memories> = Arc::default();
+        let operate = dispatch(&tasks, &ctx, &operations, operations_max, "operation", |work| {
+            let (ctx, operations, memories) = (ctx.clone(), operations.clone(), memories.clone());
+            async move { operate(&ctx, &operations, &memories, &work).await }
+        });
+        tokio::join!(look, operate);
+    });
+    info!(namespace, shard = shard.shard, replicas = shard.replicas, "started");
+    Ok(())
+}
+
+/// First lists that are still awaited.
+#[derive(Clone)]
+struct Listed(Vec<(&'static str, watch::Receiver<bool>)>);
+
+impl Listed {
+    async fn wait(&self) {
+        for (_, listed) in &self.0 {
+            // A sender that is gone means that the process is ending.
+            let _ = listed.clone().wait_for(|listed| *listed).await;
+        }
+    }
+
+    fn check(&self) -> port::Check {
+        let listed = self.0.clone();
+        Arc::new(move || match listed.iter().find(|(_, listed)| !*listed.borrow()) {
+            Some((what, _)) => Err(format!("{what} are not listed yet")),
+            None => Ok(()),
+        })
+    }
+}
+
+fn spawn_settings(tasks: &Tasks, store: &Arc<settings::Store>, client: &client::Client, marker: &Arc<Marker>) -> Listed {
+    let (tx, rx) = watch::channel(false);
+    let (store, client, _) = (store.clone(), client.clone(), marker);
+    tasks.spawn_restarting("settings", move || {
+        let (store, client, tx) = (store.clone(), client.clone(), tx.clone());
+        settings::follow(client, store, move || drop(tx.send(true)))
+    });
+    Listed(vec![("settings", rx)])
+}
+
+/// Follows Applications and projects.
+fn follow(
+    tasks: &Tasks,
+    ctx: &Arc<Context>,
+    marker: &Arc<Marker>,
+    client: &client::Client,
+    namespaces: apps::Namespaces,
+) -> Listed {
+    let (apps_tx, apps_rx) = watch::channel(false);
+    let (projects_tx, projects_rx) = watch::channel(false);
+    {
+        let (store, marker, client) = (ctx.apps.clone(), marker.clone(), client.clone());
+        tasks.spawn_restarting("projects", move || {
+            let tx = projects_tx.clone();
+            apps::follow_projects(client.clone(), store.clone(), marker.clone(), move || drop(tx.send(true)))
+        });
+    }
+    let (store, marker, client) = (ctx.apps.clone(), marker.clone(), client.clone());
+    tasks.spawn_restarting("applications", move || {
+        let tx = apps_tx.clone();
+        let (client, namespaces, store, marker) = (client.clone(), namespaces.clone(), store.clone(), marker.clone());
+        apps::follow_applications(client, namespaces, store, marker, move || drop(tx.send(true)))
+    });
+    Listed(vec![("projects", projects_rx), ("applications", apps_rx)])
+}
+
+/// Settings that change are told to the clusters, and every Application is looked at.
+fn follow_settings(tasks: &Tasks, ctx: &Arc<Context>, marker: &Arc<Marker>) {
+    let (ctx, marker) = (ctx.clone(), marker.clone());
+    let mut changes = ctx.settings.subscribe();
+    changes.mark_unchanged();
+    tasks.spawn("settings changes", async move {
+        while changes.changed().await.is_ok() {
+            let settings = changes.borrow_and_update().clone();
+            ctx.clusters.set_rules(settings.cluster_rules());
+            marker.settings();
+        }
+    });
+}
+
+/// Takes work from `queue` for ever, with at most `max` passes at a time.
+async fn dispatch<M, F>(tasks: &Tasks, ctx: &Arc<Context>, queue: &Arc<Queue>, max: usize, name: &'static str, make: M)
+where
+    M: Fn(Work) -> F,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let slots = Arc::new(Semaphore::new(max.max(1)));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let work = queue.next().await;
+        let (ctx, queue, key) = (ctx.clone(), queue.clone(), work.key.clone());
+        let pass = make(work);
+        tasks.spawn(name, async move {
+            if let Err(message) = caught(pass).await {
+                panicked(&ctx, &queue, &key, &message).await;
+            }
+            queue.done(&key);
+            drop(slot);
+        });
+    }
+}
+
+async fn panicked(ctx: &Context, queue: &Queue, key: &AppKey, message: &str) {
+    error!(app = %key.name, app_namespace = %key.namespace, panic = message, "a pass panicked");
+    ctx.metrics.panicked();
+    queue.mark_after(key, AFTER_PANIC, Refresh::Recent, Reason::Retry);
+    let Some(app) = ctx.apps.get(key) else { return };
+    let found = vec![ConditionType::UnknownError.with_message(format!("a defect of the controller: {message}"))];
+    let now = Time::from_timestamp(ctx.clock.now());
+    let conditions = condition::updated(&app.status.conditions, found, &[ConditionType::UnknownError], now);
+    if conditions != app.status.conditions {
+        let patch = json!({"status": {"conditions": conditions}});
+        if let Err(error) = ctx.status.patch(&app, patch).await {
+            warn!(app = %key.name, error = log::chain(&error), "report a panic");
+        }
+    }
+}
+
+async fn look(ctx: &Arc<Context>, marker: &Marker, looks: &Queue, work: &Work) {
+    // What an operation is changing is looked at when it is over, or now and then if it takes long.
+    let in_operation = || ctx.apps.get(&work.key).is_some_and(|app| wants_operation(&app));
+    if work.reasons.only_live() && in_operation() {
+        looks.mark_after(&work.key, DURING_OPERATION, work.refresh, Reason::DuringOperation);
+        return;
+    }
+    reconcile::run(ctx, marker, work).await;
+}
+
+/// What operations keep in memory between two passes.
+type Memories = Mutex<HashMap<AppKey, operation::Memory>>;
+
+async fn operate(ctx: &Arc<Context>, operations: &Queue, memories: &Memories, work: &Work) {
+    let key = &work.key;
+    let app = ctx.apps.get(key).filter(|app| !reconcile::skipped(app) && wants_operation(app));
+    let Some(app) = app else {
+        memories.lock().remove(key);
+        return;
+    };
+    let mut memory = memories.lock().remove(key).unwrap_or_default();
+    let going_on = app.operation.is_some() || app.status.operation_state.as_ref().is_some_and(|state| !completed(&state.phase));
+    let next = match going_on {
+        true => operation::run(ctx, &app, &mut memory).await,
+        false => deletion::run(ctx, &app).await,
+    };
+    match next {
+        Next::Done => {
+            let app = ctx.apps.get(key);
+            if let Some(app) = app.filter(|_| going_on) {
+                ctx.metrics.operation_ended(&app);
+                ctx.queue.mark(key, Refresh::Latest, Reason::Operation);
+                if deleting(&app) {
+                    operations.mark(key, Refresh::Nothing, Reason::Operation);
+                }
+            }
+        }
+        Next::Again => {
+            memories.lock().insert(key.clone(), memory);
+            operations.mark(key, Refresh::Nothing, Reason::Operation);
+        }
+        Next::Wait { at_most } => {
+            memories.lock().insert(key.clone(), memory);
+            operations.reschedule(key, at_most.min(OPERATION_BACKSTOP), Refresh::Nothing, Reason::Operation);
+        }
+    }
+}
+
+fn completed(phase: &str) -> bool {
+    phase.parse().is_ok_and(argosy_api::v1alpha1::OperationPhase::completed)
+}
+
+/// Which clusters are this shard's.
+#[derive(Clone)]
+struct Shards {
+    own: own::Own,
+    /// The shard of every cluster, where that depends on all of them.
+    assigned: Arc<ArcSwap<std::collections::BTreeMap<String, u32>>>,
+}
+
+impl Shards {
+    fn new(own: own::Own) -> Self {
+        Shards { own, assigned: Arc::default() }
+    }
+
+    fn owns(&self) -> crate::clusters::Owns {
+        let Shards { own, assigned } = self.clone();
+        Arc::new(move |info: &ClusterInfo| {
+            if own.replicas == 1 {
+                return true;
+            }
+            let shard = match own.algorithm {
+                // Before the first assignment nobody's cluster is ours.
+                assignment::Algorithm::Legacy => {
+                    assignment::assign(own.algorithm, own.replicas, &[seen(info, 0)]).get(&info.server).copied()
+                }
+                _ => assigned.load().get(&info.server).copied(),
+            };
+            shard == Some(own.shard)
+        })
+    }
+
+    /// Works the assignment out again as clusters come and go.
+    fn follow(&self, tasks: &Tasks, ctx: &Arc<Context>) {
+        if self.own.replicas == 1 || self.own.algorithm == assignment::Algorithm::Legacy {
+            return;
+        }
+        let (shards, ctx) = (self.clone(), ctx.clone());
+        tasks.spawn("shards", async move {
+            ctx.clusters.ready().await;
+            loop {
+                let clusters: Vec<_> = ctx
+                    .clusters
+                    .list()
+                    .iter()
+                    .map(|info| seen(info, ctx.apps.of_destination(&info.server).len() + ctx.apps.of_destination(&info.name).len()))
+                    .collect();
+                let assigned = assignment::assign(shards.own.algorithm, shards.own.replicas, &clusters);
+                if **shards.assigned.load() != assigned {
+                    shards.assigned.store(Arc::new(assigned));
+                    ctx.clusters.ownership_changed();
+                }
+                tokio::time::sleep(ASSIGN).await;
+            }
+        });
+    }
+}
+
+fn seen(info: &ClusterInfo, apps: usize) -> assignment::Cluster {
+    assignment::Cluster { id: info.id.clone(), server: info.server.clone(), shard: info.shard, apps: apps as u64 }
+}
