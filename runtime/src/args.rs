@@ -90,10 +90,10 @@ impl Log {
 /// The metrics flags.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Metrics {
-    /// Address on which metrics and health are served.
+    /// Address on which metrics and health are served, with or without a port.
     #[arg(long, default_value = "0.0.0.0")]
-    pub metrics_address: IpAddr,
-    /// Port of metrics and health; 0 takes any free one [default: the component's].
+    pub metrics_address: Address,
+    /// Port of metrics and health, unless the address has one; 0 takes any free one [default: the component's].
     #[arg(long)]
     pub metrics_port: Option<u16>,
 }
@@ -101,13 +101,46 @@ pub struct Metrics {
 impl Metrics {
     /// The socket to listen on, when `default_port` is the component's.
     pub fn socket(&self, default_port: u16) -> SocketAddr {
-        SocketAddr::new(self.metrics_address, self.metrics_port.unwrap_or(default_port))
+        let Address { ip, port } = self.metrics_address;
+        SocketAddr::new(ip, port.or(self.metrics_port).unwrap_or(default_port))
+    }
+}
+
+/// An IP address, perhaps with a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// The port, if one is given.
+    pub port: Option<u16>,
+}
+
+impl std::str::FromStr for Address {
+    type Err = std::net::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Ok(socket) = text.parse::<SocketAddr>() {
+            return Ok(Address { ip: socket.ip(), port: Some(socket.port()) });
+        }
+        Ok(Address { ip: text.parse()?, port: None })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_may_bring_its_port() {
+        let socket = |address: &str, port| {
+            let metrics_address = address.parse().expect("invariant: an address of this test");
+            Metrics { metrics_address, metrics_port: port }.socket(8082).to_string()
+        };
+        assert_eq!(socket("0.0.0.0", None), "0.0.0.0:8082");
+        assert_eq!(socket("127.0.0.1", Some(9)), "127.0.0.1:9");
+        assert_eq!(socket("127.0.0.1:7", Some(9)), "127.0.0.1:7");
+        assert_eq!(socket("[::1]:7", None), "[::1]:7");
+    }
 
     #[test]
     fn flags_win_over_environment_and_environment_over_defaults() {
