@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use argosy_api::v1alpha1::Application;
 use argosy_diff::{Comparison, Context, IgnoreRule, IgnoreRules, Options};
 use argosy_object::schema::{Schemas, Scope};
@@ -57,11 +57,8 @@ pub(crate) fn compare(args: &Args) -> Result<Compared> {
     let pairs = pair_up(desired, live, namespace, &schemas)
         .into_iter()
         .map(|(key, desired, live)| {
-            let applied = desired.as_ref().map(|desired| resource_options(desired, live.as_ref(), &sync_options, None));
-            let options = Options {
-                server_side_apply: applied.is_some_and(|options| options.server_side_apply),
-                ..Options::default()
-            };
+            let applied = resource_options(&sync_options, None, desired.as_ref(), live.as_ref());
+            let options = Options { server_side_apply: applied.server_side_apply, ..Options::default() };
             let context = Context { schemas: &schemas, rules: &rules, options: &options };
             let comparison = argosy_diff::compare(desired.as_ref(), live.as_ref(), &context);
             Pair { key, desired, live, comparison }
@@ -86,11 +83,22 @@ fn schemas<'a>(file: Option<&Path>, documents: impl Iterator<Item = &'a Value>) 
         Some(file) => {
             let bytes = input::read(file)?;
             let document: Value = serde_json::from_slice(&bytes).with_context(|| format!("{}: read JSON", file.display()))?;
-            Schemas::from_openapi(&document).map(Arc::new).map_err(|error| anyhow!("{}: {error}", file.display()))?
+            check_openapi(&document).with_context(|| file.display().to_string())?;
+            Schemas::from_openapi_v3([&document])
         }
     };
     let crds: Vec<&Value> = documents.filter(|document| meta::is_crd(document)).collect();
-    Ok(if crds.is_empty() { base } else { Arc::new(base.with_crds(&crds)) })
+    Ok(if crds.is_empty() { base } else { base.with_crds(&crds) })
+}
+
+fn check_openapi(document: &Value) -> Result<()> {
+    if document["openapi"].as_str().is_none_or(|version| !version.starts_with("3.")) {
+        bail!("`openapi` is not 3.x: a document such as a kube-apiserver serves under /openapi/v3/ is expected");
+    }
+    if !document["components"]["schemas"].is_object() {
+        bail!("`components.schemas` is missing");
+    }
+    Ok(())
 }
 
 fn ignore_rules(application: Option<&Application>) -> Result<IgnoreRules> {

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use argosy_api::tracking;
 use argosy_api::v1alpha1::{
     Application, ApplicationSource, ApplicationSourceHelm, HelmParameter,
 };
 use argosy_repo_server::local::{self, Files, LocalRequest};
+use argosy_repo_server::render::Tracking;
 
 use crate::input;
 use crate::output::{self, Documents};
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         request.namespace.clone_from(namespace);
     }
     if args.tracking {
-        request.tracking = Some(local::default_tracking());
+        request.tracking = Some(Tracking::default());
     }
     let documents = local::render(request).await.map_err(|error| anyhow!("{error}"))?;
     output::documents(&documents, format)?;
@@ -88,8 +88,7 @@ fn take_application(request: &mut LocalRequest, application: &Application, file:
         ([], None) => bail!("{}: the Application has neither spec.source nor spec.sources", file.display()),
         (sources, _) => sources.to_vec(),
     };
-    let metadata = &application.metadata;
-    request.app_name = tracking::instance_name(&metadata.name, &metadata.namespace, &metadata.namespace);
+    request.app_name.clone_from(&application.metadata.name);
     request.namespace.clone_from(&spec.destination.namespace);
     if !spec.project.is_empty() {
         request.project.clone_from(&spec.project);

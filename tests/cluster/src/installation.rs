@@ -117,8 +117,10 @@ impl Installation {
         let metrics_port = free_port()?;
         let args = [
             "repo-server".to_owned(),
-            format!("--listen-address=127.0.0.1:{}", self.repo_server_port),
-            format!("--metrics-address=127.0.0.1:{metrics_port}"),
+            "--address=127.0.0.1".to_owned(),
+            format!("--port={}", self.repo_server_port),
+            "--metrics-address=127.0.0.1".to_owned(),
+            format!("--metrics-port={metrics_port}"),
             format!("--cache-dir={}", self.options.dir.join("repo-server").display()),
         ];
         self.repo_server = Some(self.start_process("repo-server", &args, metrics_port)?);
