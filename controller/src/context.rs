@@ -73,8 +73,7 @@ pub trait DirtySink: Send + Sync {
     fn touched(&self, server: &str, app: &str, key: &ResourceKey);
 
     /// Something changed that concerns every Application of a cluster: it was added, removed, became synced,
-    /// lost its connection, or its kinds or schemas changed. `server` is its URL; Applications that name it by its
-    /// name are found when this is called with the name too.
+    /// lost its connection, or its kinds or schemas changed. `server` is its URL.
     fn cluster_changed(&self, server: &str);
 }
 

@@ -4,11 +4,14 @@
 //! twenty times. Marks go to two queues: the refresh queue always, the operation queue only when an operation of the
 //! Application waits for something ([`crate::run`] keeps it informed).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_api::v1alpha1::Application;
 use argosy_object::ResourceKey;
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::apps;
 use crate::context::{AppKey, DirtySink};
@@ -26,6 +29,9 @@ pub struct Marker {
     operations: Arc<Queue>,
     resync: Duration,
     jitter: Duration,
+    /// Clusters that changed as a whole, for [`Marker::follow_clusters`].
+    changed_clusters: UnboundedSender<String>,
+    changes: Mutex<Option<UnboundedReceiver<String>>>,
 }
 
 impl Marker {
@@ -37,7 +43,24 @@ impl Marker {
         resync: Duration,
         jitter: Duration,
     ) -> Self {
-        Marker { apps, refreshes, operations, resync, jitter }
+        let (changed_clusters, changes) = tokio::sync::mpsc::unbounded_channel();
+        Marker { apps, refreshes, operations, resync, jitter, changed_clusters, changes: Mutex::new(Some(changes)) }
+    }
+
+    /// Marks the Applications of clusters that changed, by URL and by name. Run it once, as a task. `name_of` tells the
+    /// name of a cluster; those of clusters that are gone are remembered.
+    pub async fn follow_clusters(&self, name_of: impl Fn(&str) -> Option<String>) {
+        let Some(mut changes) = self.changes.lock().take() else { return };
+        let mut names = HashMap::new();
+        while let Some(server) = changes.recv().await {
+            if let Some(name) = name_of(&server) {
+                names.insert(server.clone(), name);
+            }
+            let by_name = names.get(&server).map(|name| self.apps.of_destination(name));
+            for key in self.apps.of_destination(&server).into_iter().chain(by_name.into_iter().flatten()) {
+                self.refreshes.mark(&key, Refresh::Nothing, Reason::Cluster);
+            }
+        }
     }
 
     /// An Application appeared or changed, `before` is how it was known.
@@ -104,9 +127,8 @@ impl DirtySink for Marker {
     }
 
     fn cluster_changed(&self, server: &str) {
-        for key in self.apps.of_destination(server) {
-            self.refreshes.mark(&key, Refresh::Nothing, Reason::Cluster);
-        }
+        // Names are looked up by a task: the caller may hold what knows them.
+        let _ = self.changed_clusters.send(server.to_owned());
     }
 }
 

@@ -33,6 +33,7 @@ mod run;
 pub mod settings;
 pub mod status;
 mod watch;
+pub mod window;
 
 pub use args::Args;
 pub use context::{AppKey, Context, DirtySink, Options, StatusWriter, WriteError};

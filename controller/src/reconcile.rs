@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use argosy_api::annotation;
 use argosy_api::condition::{self, ConditionType};
+use argosy_api::finalizer;
 use argosy_api::meta::Time;
 use argosy_api::v1alpha1::{
     AppProject, Application, ApplicationCondition, ApplicationSource, ApplicationStatus, ComparedTo, Operation,
@@ -44,12 +45,18 @@ use crate::dirty::Marker;
 use crate::events;
 use crate::queue::{Reason, Reasons, Refresh, Work};
 use crate::status::patch_between;
+use crate::window;
 use autosync::Autosync;
 pub use compare::Managed;
 pub(crate) use desired::{has_multiple_sources, sources};
 
 /// After a write of the status failed, the pass is repeated after so long.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// After someone else wrote the Application first, so soon.
+const CONFLICT: Duration = Duration::from_millis(100);
+/// While rendering fails for the first time, it is tried again this often.
+const RENDER_AGAIN: Duration = Duration::from_secs(30);
 
 /// What is asked of a comparison.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +91,8 @@ pub struct Compared {
     pub resources: Vec<Managed>,
     /// Desired hooks, by key.
     pub hooks: Vec<Managed>,
+    /// Are there hooks for the deletion of the Application, before and after?
+    pub deletion_hooks: (bool, bool),
     /// The verdict on the whole.
     pub status: SyncStatusCode,
     /// Health of the whole.
@@ -156,7 +165,14 @@ pub(crate) async fn run(ctx: &Context, marker: &Marker, work: &Work) {
         return;
     }
     let started = tokio::time::Instant::now();
-    let request = request(&app, work);
+    let mut request = request(&app, work);
+    // While rendering fails, what was rendered last must not pass for what is desired now.
+    if ctx.memos.of(&work.key).lock().failing_since.is_some() {
+        request.refresh = request.refresh.max(Refresh::Latest);
+    }
+    if request.refresh >= Refresh::Latest {
+        marker.periodic(&work.key);
+    }
     let compared = compare_for(ctx, &app, &request).await;
     let now = ctx.clock.now();
     let outcome = match &compared {
@@ -164,17 +180,21 @@ pub(crate) async fn run(ctx: &Context, marker: &Marker, work: &Work) {
         Err(error) => failed(ctx, &app, error, &request, now),
     };
     let Some(outcome) = outcome else { return };
-    if let Some(pause) = outcome.look_again {
-        ctx.queue.reschedule(&work.key, pause, Refresh::Nothing, Reason::SelfHeal);
+    if let Some((pause, reason)) = outcome.look_again {
+        ctx.queue.reschedule(&work.key, pause, Refresh::Nothing, reason);
     }
     if let Err(error) = write(ctx, &app, outcome, work.reasons, now).await {
-        if !matches!(error, WriteError::Gone { .. }) {
-            warn!(app = app.metadata.name, error = argosy_runtime::log::chain(&error), "write the status");
-            ctx.queue.mark_after(&work.key, RETRY, Refresh::Nothing, Reason::Retry);
+        match &error {
+            WriteError::Gone { .. } => {}
+            // Someone else wrote first: look at what they wrote.
+            WriteError::Api { source, .. } if source.conflict() => {
+                ctx.queue.mark_after(&work.key, CONFLICT, Refresh::Nothing, Reason::Retry);
+            }
+            _ => {
+                warn!(app = app.metadata.name, error = argosy_runtime::log::chain(&error), "write the status");
+                ctx.queue.mark_after(&work.key, RETRY, Refresh::Nothing, Reason::Retry);
+            }
         }
-    }
-    if request.refresh >= Refresh::Latest {
-        marker.periodic(&work.key);
     }
     ctx.metrics.reconciled(&app, started.elapsed());
     let took_ms = started.elapsed().as_millis() as u64;
@@ -199,8 +219,10 @@ pub async fn compare_for(ctx: &Context, app: &Arc<Application>, request: &Reques
 /// What a pass has found: the new status, and what follows from it.
 struct Outcome {
     status: ApplicationStatus,
+    /// The finalizers the Application should have, if others than it has.
+    finalizers: Option<Vec<String>>,
     operation: Option<Box<Operation>>,
-    look_again: Option<Duration>,
+    look_again: Option<(Duration, Reason)>,
 }
 
 /// The status after a comparison.
@@ -209,11 +231,14 @@ fn found(ctx: &Context, app: &Application, compared: &Compared, now: jiff::Times
     let (mut operation, mut look_again) = (None, None);
     match autosync::autosync(app, compared, ctx.options.self_heal, now) {
         Autosync::No => {}
-        Autosync::Wait(pause) => look_again = Some(pause),
-        Autosync::Start(start) => operation = Some(start),
+        Autosync::Wait(pause) => look_again = Some((pause, Reason::SelfHeal)),
+        Autosync::Start(start) => match window_open(app, compared, now) {
+            true => operation = Some(start),
+            false => debug!(app = app.metadata.name, "automated sync is prevented by a sync window"),
+        },
         Autosync::Error { message, retry_after } => {
             found.push(ConditionType::SyncError.with_message(message));
-            look_again = retry_after;
+            look_again = retry_after.map(|pause| (pause, Reason::SelfHeal));
         }
     }
     let evaluated = [conditions::OF_SPEC, conditions::OF_COMPARISON, conditions::OF_AUTOSYNC].concat();
@@ -225,12 +250,42 @@ fn found(ctx: &Context, app: &Application, compared: &Compared, now: jiff::Times
     status.resource_health_source =
         if ctx.options.persist_resource_health { String::new() } else { "appTree".to_owned() };
     set_health(&mut status, &compared.health, time);
-    status.summary = Some(live::summary(compared));
+    status.summary = live::summary(compared);
     let multiple = has_multiple_sources(&app.spec);
     let types = compared.source_types.clone();
     (status.source_type, status.source_types) =
         if multiple { (String::new(), types) } else { (types.into_iter().next().unwrap_or_default(), Vec::new()) };
-    Some(Outcome { status, operation, look_again })
+    let finalizers = finalizers(app, compared.deletion_hooks);
+    Some(Outcome { status, finalizers, operation, look_again })
+}
+
+/// Hooks for the deletion need finalizers that hold the Application until they have run. Nothing to change is nothing.
+fn finalizers(app: &Application, (before, after): (bool, bool)) -> Option<Vec<String>> {
+    if app.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let wanted = [
+        (finalizer::PRE_DELETE, before),
+        (finalizer::PRE_DELETE_CLEANUP, before),
+        (finalizer::POST_DELETE, after),
+        (finalizer::POST_DELETE_CLEANUP, after),
+    ];
+    let mut finalizers = app.metadata.finalizers.clone();
+    for (name, wanted) in wanted {
+        match (wanted, finalizers.iter().position(|known| known == name)) {
+            (true, None) => finalizers.push(name.to_owned()),
+            (false, Some(at)) => drop(finalizers.remove(at)),
+            _ => {}
+        }
+    }
+    (finalizers != app.metadata.finalizers).then_some(finalizers)
+}
+
+fn window_open(app: &Application, compared: &Compared, now: jiff::Timestamp) -> bool {
+    let windows = &compared.project.spec.sync_windows;
+    let attempt = window::Attempt { manual: false, started: None };
+    let (server, name) = (compared.cluster.server(), compared.cluster.name());
+    windows.is_empty() || window::permits(windows, app, server, &name, attempt, now)
 }
 
 /// The status after a failure; nothing if the old one stands.
@@ -259,7 +314,7 @@ fn failed(
         let asked = request.hard || request.refresh >= Refresh::ForceResolve;
         !asked && now.duration_since(since).as_secs() < grace && !app.status.sync.status.is_empty()
     };
-    let look_again = within_grace.then_some(Duration::from_secs(30));
+    let look_again = within_grace.then_some((RENDER_AGAIN, Reason::Retry));
     if !within_grace {
         status.sync = SyncStatus { status: SyncStatusCode::Unknown.into(), ..sync_status(app, SyncStatusCode::Unknown, &[]) };
         if matches!(error, Error::Spec { .. }) || matches!(error, Error::Cluster { .. }) {
@@ -273,7 +328,7 @@ fn failed(
         }
     }
     info!(app = app.metadata.name, app_namespace = app.metadata.namespace, error = error.to_string(), within_grace, "not compared");
-    Some(Outcome { status, operation: None, look_again })
+    Some(Outcome { status, finalizers: None, operation: None, look_again })
 }
 
 fn sync_status(app: &Application, code: SyncStatusCode, revisions: &[String]) -> SyncStatus {
@@ -323,6 +378,10 @@ async fn write(
     let mut patch = patch_between(&app.status, &outcome.status).unwrap_or_else(|| json!({}));
     if asked {
         patch["metadata"]["annotations"][annotation::REFRESH] = serde_json::Value::Null;
+    }
+    if let Some(finalizers) = &outcome.finalizers {
+        patch["metadata"]["finalizers"] = finalizers.clone().into();
+        patch["metadata"]["resourceVersion"] = app.metadata.resource_version.clone().into();
     }
     if let Some(operation) = &outcome.operation {
         patch["operation"] = serde_json::to_value(operation).unwrap_or_default();

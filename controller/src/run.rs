@@ -81,7 +81,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     let metrics = Metrics::new(&mut registry);
 
     // Settings first: what tracks what, and which kinds are watched, is theirs to say.
-    let settings_ready = spawn_settings(tasks, &settings, &control_plane, &marker);
+    let settings_ready = spawn_settings(tasks, &settings, &control_plane);
     settings_ready.wait().await;
 
     let shards = Shards::new(shard);
@@ -96,6 +96,12 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         tasks: tasks.clone(),
     });
     metrics.set_clusters(clusters.clone());
+    {
+        let (marker, clusters) = (marker.clone(), clusters.clone());
+        tasks.spawn("cluster changes", async move {
+            marker.follow_clusters(|server| clusters.info(server).map(|info| info.name)).await;
+        });
+    }
     let filter = events::Filter::parse(&std::env::var("ARGOCD_ENABLE_K8S_EVENT").unwrap_or_default());
     let (recorder, writer) = events::recorder(target.clone(), filter, clock.clone());
     tasks.spawn("events", writer.run());
@@ -174,9 +180,9 @@ impl Listed {
     }
 }
 
-fn spawn_settings(tasks: &Tasks, store: &Arc<settings::Store>, client: &client::Client, marker: &Arc<Marker>) -> Listed {
+fn spawn_settings(tasks: &Tasks, store: &Arc<settings::Store>, client: &client::Client) -> Listed {
     let (tx, rx) = watch::channel(false);
-    let (store, client, _) = (store.clone(), client.clone(), marker);
+    let (store, client) = (store.clone(), client.clone());
     tasks.spawn_restarting("settings", move || {
         let (store, client, tx) = (store.clone(), client.clone(), tx.clone());
         settings::follow(client, store, move || drop(tx.send(true)))

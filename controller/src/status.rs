@@ -46,8 +46,10 @@ impl Writer {
     async fn send(&self, app: &Application, mut patch: Value) -> Result<Arc<Application>, WriteError> {
         let key = AppKey::of(app);
         let resource = api::applications();
-        // A uid in a patch is a precondition: another object of the same name answers with a conflict.
+        // The uid cannot be changed, so another object of the same name refuses the patch.
         patch["metadata"]["uid"] = app.metadata.uid.clone().into();
+        // With a version in it, a conflict means that the pass has to look again.
+        let versioned = patch.pointer("/metadata/resourceVersion").is_some();
         let mut wait = WAIT;
         let mut attempt = 1;
         let object = loop {
@@ -59,6 +61,7 @@ impl Writer {
                 Err(error) if too_large(&error) => return Err(WriteError::TooLarge { app: key }),
                 Err(error) => {
                     let pause = match error.class() {
+                        _ if versioned && error.conflict() => return Err(WriteError::Api { app: key, source: error }),
                         Class::Retry { after } => after.unwrap_or(wait),
                         _ if error.conflict() => wait,
                         _ => return Err(WriteError::Api { app: key, source: error }),
@@ -151,7 +154,7 @@ pub(crate) fn merge_between(old: &Value, new: &Value) -> Option<Value> {
 
 /// The precondition on the uid was not met.
 fn refused_uid(error: &Error) -> bool {
-    error.conflict() && error.message().contains("UID")
+    (error.conflict() || error.invalid()) && error.message().to_lowercase().contains("uid")
 }
 
 /// The object is larger than etcd, or the request than the API server, takes.

@@ -82,6 +82,7 @@ pub(crate) async fn desired(
             resources: known.resources.clone(),
             hooks: known.hooks.clone(),
             findings: known.findings.clone(),
+            deletion_hooks: known.deletion_hooks,
             ..Desired::default()
         };
         (again.revisions, again.source_types) = (revisions, source_types);

@@ -61,6 +61,8 @@ pub struct Desired {
     pub resources: Vec<Arc<Manifest>>,
     /// Hooks, by key.
     pub hooks: Vec<Arc<Manifest>>,
+    /// Are there hooks for the deletion of the Application, before and after?
+    pub deletion_hooks: (bool, bool),
     /// What is wrong with some of it.
     pub findings: Vec<Finding>,
     /// The revision of each source.
@@ -131,6 +133,8 @@ pub fn sort_out(manifests: Vec<Value>, namespace: &str, kinds: &dyn Kinds) -> Re
 impl Desired {
     fn add(&mut self, key: ResourceKey, object: &Value) {
         let hook = is_hook(object);
+        self.deletion_hooks.0 |= hook && hook::is_of_type(object, HookType::PreDelete);
+        self.deletion_hooks.1 |= hook && hook::is_of_type(object, HookType::PostDelete);
         let manifest = Arc::new(Manifest {
             key: Arc::new(key),
             version: meta::gvk(object).version,
@@ -138,11 +142,6 @@ impl Desired {
             hook,
         });
         if hook { self.hooks.push(manifest) } else { self.resources.push(manifest) }
-    }
-
-    /// Has it a hook of this type? Deletion wants to know.
-    pub fn has_hook(&self, hook: HookType) -> bool {
-        self.hooks.iter().any(|manifest| hook::is_of_type(&manifest.document.value(), hook))
     }
 }
 
@@ -277,9 +276,9 @@ mod tests {
     #[test]
     fn hooks_stand_aside() {
         let mut hook = object("Job", None, "migrate");
-        meta::set_annotation(&mut hook, annotation::HOOK, "PreSync");
+        meta::set_annotation(&mut hook, annotation::HOOK, "PostDelete");
         let desired = sort_out(vec![hook, object("ConfigMap", None, "a")], "shop", &Builtin).unwrap();
         assert_eq!((desired.resources.len(), desired.hooks.len()), (1, 1));
-        assert!(desired.has_hook(HookType::PreSync) && !desired.has_hook(HookType::PostSync));
+        assert_eq!(desired.deletion_hooks, (false, true));
     }
 }
