@@ -31,7 +31,7 @@ func load(place place, given []string, read *reads.Set) (*chart.Chart, error) {
 	switch loaded.Metadata.Type {
 	case "", "application":
 	default:
-		return nil, fail.New(wire.Error_CHART, loaded.Metadata.Type+" charts are not installable")
+		return nil, fail.New(wire.Error_CHART, loaded.Metadata.Type+" charts are not installable").At("Chart.yaml", 0)
 	}
 	if err := addGiven(loaded, given, read); err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 	"io"
 	"regexp"
 	"strconv"
-	"strings"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -90,26 +89,20 @@ func excerpt(text []byte) string {
 	return string(text)
 }
 
+// sourceOf looks for the mark among the comments at the head of a document. The first
+// document of a stream still has its separator.
 func sourceOf(text []byte) string {
-	found := ""
-	for len(text) > 0 {
-		line := text
-		if end := bytes.IndexByte(text, '\n'); end >= 0 {
-			line, text = text[:end], text[end+1:]
-		} else {
-			text = nil
-		}
-		if !bytes.HasPrefix(line, []byte("#")) {
-			if len(bytes.TrimSpace(line)) == 0 {
-				continue
-			}
-			return found
-		}
-		if bytes.HasPrefix(line, []byte(sourceMark)) {
-			return strings.TrimSpace(string(line[len(sourceMark):]))
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		switch {
+		case bytes.HasPrefix(line, []byte(sourceMark)):
+			return string(bytes.TrimSpace(line[len(sourceMark):]))
+		case len(line) == 0, line[0] == '#', bytes.HasPrefix(line, []byte("---")):
+		default:
+			return ""
 		}
 	}
-	return found
+	return ""
 }
 
 var yamlLine = regexp.MustCompile(`\bline (\d+)`)
