@@ -1,1 +1,28 @@
-//! Placeholder head.
+//! What a cluster holds now.
+//!
+//! One writer feeds [`ClusterState`] with what lists and watches say; everyone else reads a [`Snapshot`], which is
+//! taken in constant time, never changes, and never blocks the writer. Each change answers with [`Touched`]: which
+//! Applications it concerns, found by walking from the object up its owners, never by looking through a cluster.
+//!
+//! | file | answers |
+//! |---|---|
+//! | [`resource`] | what is kept of one live object |
+//! | [`cluster`] | how changes come in, and what they touch |
+//! | [`relist`] | how a full list replaces what was known without a gap |
+//! | [`ownership`] | who owns whom, also where no owner reference says so |
+//! | [`snapshot`] | reads |
+//!
+//! Two rules keep readers from acting on the past. A change that is older than what is held is dropped, whatever
+//! connection it came over. And an incomplete list never deletes anything.
+
+pub mod cluster;
+mod keys;
+pub mod ownership;
+pub mod relist;
+pub mod resource;
+pub mod snapshot;
+
+pub use cluster::{Change, ClusterState, Deletion, Event, Footprint, Touched};
+pub use relist::Scope;
+pub use resource::{Owner, Resource};
+pub use snapshot::Snapshot;
