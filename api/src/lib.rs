@@ -4,8 +4,28 @@
 //! Pure: no clock, no network, no YAML parser (callers hand one in). What is decided here is decided by the contract of
 //! compatibility alone; what needs an engine is elsewhere.
 //!
-//! - [`v1alpha1`]: Application, AppProject, ApplicationSet and everything inside them; [`meta`] is what they borrow from
-//!   Kubernetes, [`crd`] makes their CustomResourceDefinitions.
+//! - Nouns: [`v1alpha1`] holds Application, AppProject, ApplicationSet and everything inside them, [`meta`] what they
+//!   borrow from Kubernetes, [`crd`] their definitions.
+//! - Keys on objects: [`annotation`], [`finalizer`], [`condition`], and [`tracking`], which says whose a resource is.
+//! - What operators configure: [`settings`] (`argocd-cm`), [`cluster_secret`], [`repository_secret`].
+//! - What a project permits: [`project`].
+//! - Wire: [`repository`].
+//! - Small languages that all of these use: [`duration`], [`glob`], [`git_url`].
 
+pub mod annotation;
+pub mod cluster_secret;
+pub mod condition;
+pub mod crd;
+pub mod duration;
+pub mod finalizer;
+pub mod git_url;
+pub mod glob;
 pub mod meta;
+pub mod project;
+pub mod repository;
+pub mod repository_secret;
+pub mod settings;
+pub mod tracking;
 pub mod v1alpha1;
+
+pub use crd::crds;

@@ -16,7 +16,7 @@ use serde_json::Value;
 // Metadata of objects and lists
 
 /// `metadata` of an object.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObjectMeta {
     /// Unique in the namespace.
@@ -99,7 +99,7 @@ impl JsonSchema for ObjectMeta {
 }
 
 /// One owner of an object.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OwnerReference {
     /// Kind of the owner.
@@ -125,7 +125,7 @@ pub struct OwnerReference {
 }
 
 /// Fields that one manager set by one kind of write.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ManagedFieldsEntry {
     /// Name of the manager.
@@ -159,7 +159,7 @@ pub struct ManagedFieldsEntry {
 }
 
 /// `metadata` of a list.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ListMeta {
     /// Legacy, always empty on servers of today.
@@ -181,7 +181,7 @@ pub struct ListMeta {
 }
 
 /// A kind without version.
-#[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["group", "kind"]))]
 pub struct GroupKind {
@@ -194,7 +194,7 @@ pub struct GroupKind {
 }
 
 /// Conditions on labels; all of them must hold, and none at all matches everything.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct LabelSelector {
@@ -209,7 +209,7 @@ pub struct LabelSelector {
 }
 
 /// One condition on a label.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["key", "operator"]))]
 pub struct LabelSelectorRequirement {
@@ -250,7 +250,7 @@ impl LabelSelector {
 // Core types that the resource tree carries
 
 /// An address traffic enters by.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LoadBalancerIngress {
     /// IP address, or empty when the load balancer is known by name.
@@ -272,7 +272,7 @@ pub struct LoadBalancerIngress {
 }
 
 /// State of one port of a load balancer.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PortStatus {
     /// The port.
@@ -288,7 +288,7 @@ pub struct PortStatus {
 }
 
 /// What a node says of itself.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSystemInfo {
     /// Of `/etc/machine-id` or its like.
@@ -331,7 +331,7 @@ pub struct NodeSystemInfo {
 }
 
 /// Swap of a node.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSwapStatus {
     /// Bytes.
@@ -432,7 +432,7 @@ impl JsonSchema for Time {
 // Values without a fixed shape
 
 /// An integer, or a text that holds one or a percentage.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct IntOrString {
     /// 0 for an integer, 1 for a text.
     #[prost(int64, tag = "1")]
@@ -518,7 +518,7 @@ impl JsonSchema for IntOrString {
 macro_rules! raw_json {
     ($(#[$doc:meta])* $name:ident, $schema:tt) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, prost::Message)]
+        #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
         pub struct $name {
             /// JSON text; empty is `null`.
             #[prost(bytes = "vec", tag = "1")]

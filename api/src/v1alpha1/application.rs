@@ -11,7 +11,7 @@ use crate::meta::{ListMeta, ObjectMeta, is_false, is_zero, null_as_default};
 /// A group of Kubernetes resources kept as their source describes them.
 ///
 /// A top-level `operation` is a request: its appearance starts a sync. Status is no subresource of this kind.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["metadata", "spec"]))]
 pub struct Application {
@@ -28,7 +28,7 @@ pub struct Application {
 }
 
 /// Several Applications, as a list call returns them.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["metadata", "items"]))]
 pub struct ApplicationList {
@@ -40,7 +40,7 @@ pub struct ApplicationList {
 }
 
 /// One event of a watch on Applications.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["type", "application"]))]
 pub struct ApplicationWatchEvent {
@@ -52,7 +52,7 @@ pub struct ApplicationWatchEvent {
 }
 
 /// What a person wants deployed, from where, to where, and how eagerly.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["destination", "project"]))]
 pub struct ApplicationSpec {
@@ -88,7 +88,7 @@ pub struct ApplicationSpec {
 }
 
 /// The cluster and namespace resources go to; exactly one of `server` and `name` is given.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationDestination {
     /// URL of the API server.
@@ -106,7 +106,7 @@ pub struct ApplicationDestination {
 }
 
 /// Fields of matching resources that are not compared.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["kind"]))]
 pub struct ResourceIgnoreDifferences {
@@ -138,7 +138,7 @@ pub struct ResourceIgnoreDifferences {
 }
 
 /// A name and a value for people to read.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name", "value"]))]
 pub struct Info {
@@ -149,7 +149,7 @@ pub struct Info {
 }
 
 /// When and how syncs happen by themselves.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SyncPolicy {
     /// Present: sync automatically, unless `enabled` is false.
@@ -169,7 +169,7 @@ pub struct SyncPolicy {
 }
 
 /// What an automated sync may do.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SyncPolicyAutomated {
     /// Delete what the source no longer contains.
@@ -191,7 +191,7 @@ pub struct SyncPolicyAutomated {
 }
 
 /// How often and at what pace a failed sync is tried again.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RetryStrategy {
     /// Attempts after the first; negative is without end.
@@ -208,7 +208,7 @@ pub struct RetryStrategy {
 }
 
 /// The pause between attempts: `duration` times `factor` to the power of the attempt, at most `maxDuration`.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Backoff {
     /// A Go duration, or a bare number of seconds; 5s unless given.
@@ -226,7 +226,7 @@ pub struct Backoff {
 }
 
 /// Labels and annotations of the namespace that `CreateNamespace=true` makes.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ManagedNamespaceMetadata {
     #[prost(btree_map = "string, string", tag = "1")]

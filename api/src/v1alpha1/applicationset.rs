@@ -9,7 +9,7 @@ use super::{ApplicationSetGenerator, ApplicationSpec, HealthStatus, ResourceNode
 use crate::meta::{IntOrString, ListMeta, ObjectMeta, Time, is_false, is_zero, null_as_default};
 
 /// Applications made from a template and generated parameters.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["metadata", "spec"]))]
 pub struct ApplicationSet {
@@ -22,7 +22,7 @@ pub struct ApplicationSet {
 }
 
 /// Several ApplicationSets.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["items"]))]
 pub struct ApplicationSetList {
@@ -34,7 +34,7 @@ pub struct ApplicationSetList {
 }
 
 /// One event of a watch on ApplicationSets.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["type", "applicationSet"]))]
 pub struct ApplicationSetWatchEvent {
@@ -45,7 +45,7 @@ pub struct ApplicationSetWatchEvent {
 }
 
 /// Generators, template, and how their outcome is brought about.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["generators", "template"]))]
 pub struct ApplicationSetSpec {
@@ -84,7 +84,7 @@ pub struct ApplicationSetSpec {
 }
 
 /// The Application to be; its strings may hold template text.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["metadata", "spec"]))]
 pub struct ApplicationSetTemplate {
@@ -95,7 +95,7 @@ pub struct ApplicationSetTemplate {
 }
 
 /// The metadata of the Application to be.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetTemplateMeta {
     #[prost(string, tag = "1")]
@@ -116,7 +116,7 @@ pub struct ApplicationSetTemplateMeta {
 }
 
 /// What the controller may do to generated Applications.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetSyncPolicy {
     #[prost(bool, tag = "1")]
@@ -130,7 +130,7 @@ pub struct ApplicationSetSyncPolicy {
 }
 
 /// In which order Applications change.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetStrategy {
     /// `AllAtOnce` or `RollingSync`.
@@ -147,7 +147,7 @@ pub struct ApplicationSetStrategy {
 }
 
 /// The steps of a rolling sync.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetRolloutStrategy {
     #[prost(message, repeated, tag = "1")]
@@ -156,7 +156,7 @@ pub struct ApplicationSetRolloutStrategy {
 }
 
 /// Applications that change together.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetRolloutStep {
     #[prost(message, repeated, tag = "1")]
@@ -169,7 +169,7 @@ pub struct ApplicationSetRolloutStep {
 }
 
 /// A condition on the labels of Applications.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationMatchExpression {
     #[prost(string, tag = "1")]
@@ -185,7 +185,7 @@ pub struct ApplicationMatchExpression {
 }
 
 /// Keys that updates of generated Applications leave alone.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationPreservedFields {
     #[prost(string, repeated, tag = "1")]
@@ -197,7 +197,7 @@ pub struct ApplicationPreservedFields {
 }
 
 /// Fields of generated Applications that are not put back.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetResourceIgnoreDifferences {
     #[prost(string, tag = "1")]
@@ -212,7 +212,7 @@ pub struct ApplicationSetResourceIgnoreDifferences {
 }
 
 /// How the set stands.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetStatus {
     #[prost(message, repeated, tag = "1")]
@@ -233,7 +233,7 @@ pub struct ApplicationSetStatus {
 }
 
 /// Something a person should know of the set.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["type", "message", "status", "reason"]))]
 pub struct ApplicationSetCondition {
@@ -252,7 +252,7 @@ pub struct ApplicationSetCondition {
 }
 
 /// How one generated Application stands in a rolling sync.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["application", "message", "status", "step", "targetRevisions"]))]
 pub struct ApplicationSetApplicationStatus {
@@ -275,7 +275,7 @@ pub struct ApplicationSetApplicationStatus {
 }
 
 /// The Applications of a set as tree nodes.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetTree {
     #[prost(message, repeated, tag = "1")]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::meta::{ListMeta, RawExtension, Time, is_false, is_zero, null_as_default};
 
 /// A cluster Applications deploy to.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["server", "name", "config"]))]
 pub struct Cluster {
@@ -53,7 +53,7 @@ pub struct Cluster {
 }
 
 /// Several clusters.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["items"]))]
 pub struct ClusterList {
@@ -65,7 +65,7 @@ pub struct ClusterList {
 }
 
 /// How to authenticate. Precedence and defaults are in [`crate::cluster_secret`].
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["tlsClientConfig"]))]
 pub struct ClusterConfig {
@@ -95,7 +95,7 @@ pub struct ClusterConfig {
 }
 
 /// TLS towards the API server; PEM, base64 in JSON.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["insecure"]))]
 pub struct TlsClientConfig {
@@ -120,7 +120,7 @@ pub struct TlsClientConfig {
 }
 
 /// Authenticate as an AWS identity.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AwsAuthConfig {
     #[prost(string, tag = "1")]
@@ -135,7 +135,7 @@ pub struct AwsAuthConfig {
 }
 
 /// Authenticate with what a program prints.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExecProviderConfig {
     #[prost(string, tag = "1")]
@@ -163,7 +163,7 @@ pub struct ExecProviderConfig {
 }
 
 /// Did the last attempt to connect succeed.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["status", "message", "attemptedAt"]))]
 pub struct ConnectionState {
@@ -177,7 +177,7 @@ pub struct ConnectionState {
 }
 
 /// What is known of a cluster.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["applicationsCount"]))]
 pub struct ClusterInfo {
@@ -196,7 +196,7 @@ pub struct ClusterInfo {
 }
 
 /// How much of a cluster is held.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterCacheInfo {
     #[prost(int64, tag = "1")]

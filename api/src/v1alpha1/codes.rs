@@ -1,8 +1,5 @@
 //! The closed sets of words that texts of the API hold.
 
-use std::fmt;
-use std::str::FromStr;
-
 /// A word that is not in the set it should come from.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("read {set}: unknown word {word:?}")]
@@ -13,6 +10,7 @@ pub struct UnknownWord {
     pub word: String,
 }
 
+/// Declares closed sets of words as enums that print and parse them.
 macro_rules! words {
     ($($(#[$doc:meta])* $set:ident { $($(#[$word_doc:meta])* $word:ident = $text:literal,)* })*) => {$(
         $(#[$doc])*
@@ -33,19 +31,19 @@ macro_rules! words {
             }
         }
 
-        impl fmt::Display for $set {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $set {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.as_str())
             }
         }
 
-        impl FromStr for $set {
-            type Err = UnknownWord;
+        impl std::str::FromStr for $set {
+            type Err = $crate::v1alpha1::UnknownWord;
 
-            fn from_str(word: &str) -> Result<Self, UnknownWord> {
+            fn from_str(word: &str) -> Result<Self, Self::Err> {
                 match word {
                     $($text => Ok(Self::$word),)*
-                    _ => Err(UnknownWord { set: stringify!($set), word: word.to_owned() }),
+                    _ => Err($crate::v1alpha1::UnknownWord { set: stringify!($set), word: word.to_owned() }),
                 }
             }
         }
@@ -57,6 +55,8 @@ macro_rules! words {
         }
     )*};
 }
+
+pub(crate) use words;
 
 words! {
     /// Does live match desired (`status.sync.status`, `resources[].status`).

@@ -12,7 +12,7 @@ use super::ApplicationSetTemplate;
 use crate::meta::{Json, LabelSelector, is_default, is_false, null_as_default};
 
 /// One generator: exactly one of the kinds, perhaps with a selector over what it produces.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetGenerator {
     #[prost(message, optional, tag = "1")]
@@ -49,7 +49,7 @@ pub struct ApplicationSetGenerator {
 }
 
 /// A generator inside a matrix or merge.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetNestedGenerator {
     #[prost(message, optional, tag = "1")]
@@ -85,7 +85,7 @@ pub struct ApplicationSetNestedGenerator {
 }
 
 /// A generator inside a nested matrix or merge, where nesting ends.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSetTerminalGenerator {
     #[prost(message, optional, tag = "1")]
@@ -115,7 +115,7 @@ pub struct ApplicationSetTerminalGenerator {
 }
 
 /// Parameter sets written down.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ListGenerator {
     /// Objects.
@@ -132,7 +132,7 @@ pub struct ListGenerator {
 }
 
 /// One parameter set for each registered cluster.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterGenerator {
     /// Over the labels of cluster Secrets; empty also yields the cluster Argo CD runs in.
@@ -151,7 +151,7 @@ pub struct ClusterGenerator {
 }
 
 /// Directories or files of a Git repository.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["repoURL", "revision"]))]
 pub struct GitGenerator {
@@ -182,7 +182,7 @@ pub struct GitGenerator {
 }
 
 /// A glob of directories to take or leave.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["path"]))]
 pub struct GitDirectoryGeneratorItem {
@@ -194,7 +194,7 @@ pub struct GitDirectoryGeneratorItem {
 }
 
 /// A glob of files to take or leave.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["path"]))]
 pub struct GitFileGeneratorItem {
@@ -206,7 +206,7 @@ pub struct GitFileGeneratorItem {
 }
 
 /// Repositories of an organisation at a hosting service.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScmProviderGenerator {
     #[prost(message, optional, tag = "1")]
@@ -250,7 +250,7 @@ pub struct ScmProviderGenerator {
 }
 
 /// Conditions on a repository; the matches are regular expressions.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScmProviderGeneratorFilter {
     #[prost(string, optional, tag = "1")]
@@ -271,7 +271,7 @@ pub struct ScmProviderGeneratorFilter {
 }
 
 /// An organisation at GitHub.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["organization"]))]
 pub struct ScmProviderGeneratorGithub {
@@ -296,7 +296,7 @@ pub struct ScmProviderGeneratorGithub {
 }
 
 /// A group at GitLab.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["group"]))]
 pub struct ScmProviderGeneratorGitlab {
@@ -333,7 +333,7 @@ pub struct ScmProviderGeneratorGitlab {
 }
 
 /// An owner at Gitea.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["owner", "api"]))]
 pub struct ScmProviderGeneratorGitea {
@@ -356,7 +356,7 @@ pub struct ScmProviderGeneratorGitea {
 }
 
 /// A workspace at Bitbucket Cloud.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["owner", "user", "appPasswordRef"]))]
 pub struct ScmProviderGeneratorBitbucket {
@@ -372,7 +372,7 @@ pub struct ScmProviderGeneratorBitbucket {
 }
 
 /// A project at Bitbucket Server.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["project", "api"]))]
 pub struct ScmProviderGeneratorBitbucketServer {
@@ -398,7 +398,7 @@ pub struct ScmProviderGeneratorBitbucketServer {
 }
 
 /// A team project at Azure DevOps.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["organization", "teamProject", "accessTokenRef"]))]
 pub struct ScmProviderGeneratorAzureDevOps {
@@ -417,7 +417,7 @@ pub struct ScmProviderGeneratorAzureDevOps {
 }
 
 /// Repositories at AWS CodeCommit.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScmProviderGeneratorAwsCodeCommit {
     #[prost(message, repeated, tag = "1")]
@@ -435,7 +435,7 @@ pub struct ScmProviderGeneratorAwsCodeCommit {
 }
 
 /// A tag that repositories must bear.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["key"]))]
 pub struct TagFilter {
@@ -447,7 +447,7 @@ pub struct TagFilter {
 }
 
 /// Clusters as the status of some other resource lists them.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["configMapRef"]))]
 pub struct DuckTypeGenerator {
@@ -471,7 +471,7 @@ pub struct DuckTypeGenerator {
 }
 
 /// Open pull requests of a repository.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PullRequestGenerator {
     #[prost(message, optional, tag = "1")]
@@ -511,7 +511,7 @@ pub struct PullRequestGenerator {
 }
 
 /// Conditions on a pull request; the matches are regular expressions.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PullRequestGeneratorFilter {
     #[prost(string, optional, tag = "1")]
@@ -526,7 +526,7 @@ pub struct PullRequestGeneratorFilter {
 }
 
 /// A repository at GitHub.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["owner", "repo"]))]
 pub struct PullRequestGeneratorGithub {
@@ -549,7 +549,7 @@ pub struct PullRequestGeneratorGithub {
 }
 
 /// A project at GitLab.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["project"]))]
 pub struct PullRequestGeneratorGitLab {
@@ -576,7 +576,7 @@ pub struct PullRequestGeneratorGitLab {
 }
 
 /// A repository at Gitea.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["owner", "repo", "api"]))]
 pub struct PullRequestGeneratorGitea {
@@ -598,7 +598,7 @@ pub struct PullRequestGeneratorGitea {
 }
 
 /// A repository at Bitbucket Server.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["project", "repo", "api"]))]
 pub struct PullRequestGeneratorBitbucketServer {
@@ -623,7 +623,7 @@ pub struct PullRequestGeneratorBitbucketServer {
 }
 
 /// A repository at Bitbucket Cloud.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["owner", "repo"]))]
 pub struct PullRequestGeneratorBitbucket {
@@ -643,7 +643,7 @@ pub struct PullRequestGeneratorBitbucket {
 }
 
 /// A repository at Azure DevOps.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["organization", "project", "repo"]))]
 pub struct PullRequestGeneratorAzureDevOps {
@@ -665,7 +665,7 @@ pub struct PullRequestGeneratorAzureDevOps {
 }
 
 /// Every combination of the sets of two generators.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["generators"]))]
 pub struct MatrixGenerator {
@@ -678,7 +678,7 @@ pub struct MatrixGenerator {
 }
 
 /// A matrix inside a matrix or merge.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["generators"]))]
 pub struct NestedMatrixGenerator {
@@ -688,7 +688,7 @@ pub struct NestedMatrixGenerator {
 }
 
 /// The sets of the first generator, overridden by those of the others with equal `mergeKeys`.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["generators", "mergeKeys"]))]
 pub struct MergeGenerator {
@@ -704,7 +704,7 @@ pub struct MergeGenerator {
 }
 
 /// A merge inside a matrix or merge.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["generators", "mergeKeys"]))]
 pub struct NestedMergeGenerator {
@@ -717,7 +717,7 @@ pub struct NestedMergeGenerator {
 }
 
 /// Sets that an HTTP service answers with.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["configMapRef"]))]
 pub struct PluginGenerator {
@@ -737,7 +737,7 @@ pub struct PluginGenerator {
 }
 
 /// The ConfigMap that holds address and token of the service.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name"]))]
 pub struct PluginConfigMapRef {
@@ -746,7 +746,7 @@ pub struct PluginConfigMapRef {
 }
 
 /// Parameters handed to the service.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PluginInput {
     #[prost(btree_map = "string, message", tag = "1")]
@@ -755,7 +755,7 @@ pub struct PluginInput {
 }
 
 /// One key of a Secret.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["secretName", "key"]))]
 pub struct SecretRef {
@@ -766,7 +766,7 @@ pub struct SecretRef {
 }
 
 /// One key of a ConfigMap.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["configMapName", "key"]))]
 pub struct ConfigMapKeyRef {
@@ -777,7 +777,7 @@ pub struct ConfigMapKeyRef {
 }
 
 /// User name and password for Bitbucket Server.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["username", "passwordRef"]))]
 pub struct BasicAuthBitbucketServer {
@@ -788,7 +788,7 @@ pub struct BasicAuthBitbucketServer {
 }
 
 /// A token for Bitbucket Server.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["tokenRef"]))]
 pub struct BearerTokenBitbucket {
@@ -797,7 +797,7 @@ pub struct BearerTokenBitbucket {
 }
 
 /// A token for Bitbucket Cloud.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["tokenRef"]))]
 pub struct BearerTokenBitbucketCloud {

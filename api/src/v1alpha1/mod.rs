@@ -39,6 +39,8 @@ pub use source::*;
 pub use status::*;
 pub use tree::*;
 
+pub(crate) use codes::words;
+
 use crate::meta::ObjectMeta;
 
 /// The API group of every kind here.

@@ -7,7 +7,7 @@ use super::{ApplicationSource, Info, ManagedNamespaceMetadata, OperationInitiato
 use crate::meta::{Time, is_false, is_zero};
 
 /// A request to act on an Application, today always a sync.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Operation {
     #[prost(message, optional, tag = "1")]
@@ -23,7 +23,7 @@ pub struct Operation {
 }
 
 /// One sync: to which revision, of what, and how.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SyncOperation {
     #[prost(string, tag = "1")]
@@ -66,7 +66,7 @@ pub struct SyncOperation {
 }
 
 /// One resource a partial sync is confined to.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["kind", "name"]))]
 pub struct SyncOperationResource {
@@ -83,7 +83,7 @@ pub struct SyncOperationResource {
 }
 
 /// Apply with hooks (the default) or without.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SyncStrategy {
     #[prost(message, optional, tag = "1")]
@@ -95,7 +95,7 @@ pub struct SyncStrategy {
 }
 
 /// Apply and run no hooks.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SyncStrategyApply {
     #[prost(bool, tag = "1")]
@@ -104,7 +104,7 @@ pub struct SyncStrategyApply {
 }
 
 /// Apply and run hooks. JSON holds `force` directly, the wire holds it one message deeper.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SyncStrategyHook {
     #[prost(message, required, tag = "1")]
@@ -113,7 +113,7 @@ pub struct SyncStrategyHook {
 }
 
 /// The current or last operation.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["operation", "phase", "startedAt"]))]
 pub struct OperationState {
@@ -140,7 +140,7 @@ pub struct OperationState {
 }
 
 /// What a sync did, resource by resource.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["revision"]))]
 pub struct SyncOperationResult {
@@ -164,7 +164,7 @@ pub struct SyncOperationResult {
 }
 
 /// What a sync did with one resource.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["group", "version", "kind", "namespace", "name"]))]
 pub struct ResourceResult {

@@ -9,7 +9,7 @@ use super::ApplicationDestination;
 use crate::meta::{GroupKind, ListMeta, ObjectMeta, is_false, is_zero, null_as_default};
 
 /// The bounds within which Applications of one team live.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["metadata", "spec"]))]
 pub struct AppProject {
@@ -22,7 +22,7 @@ pub struct AppProject {
 }
 
 /// Several AppProjects.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["metadata", "items"]))]
 pub struct AppProjectList {
@@ -34,7 +34,7 @@ pub struct AppProjectList {
 }
 
 /// What Applications of the project may do. Decisions are in [`crate::project`].
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AppProjectSpec {
     /// Globs of repository URLs; `!` denies.
@@ -97,7 +97,7 @@ pub struct AppProjectSpec {
 }
 
 /// Tokens issued, by role.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AppProjectStatus {
     #[prost(btree_map = "string, message", tag = "1")]
@@ -106,7 +106,7 @@ pub struct AppProjectStatus {
 }
 
 /// A role that people and tokens of the project may hold.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name"]))]
 pub struct ProjectRole {
@@ -128,7 +128,7 @@ pub struct ProjectRole {
 }
 
 /// A token that was issued; times are seconds since 1970.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["iat"]))]
 pub struct JwtToken {
@@ -143,7 +143,7 @@ pub struct JwtToken {
 }
 
 /// The tokens of one role.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JwtTokens {
     #[prost(message, repeated, tag = "1")]
@@ -152,7 +152,7 @@ pub struct JwtTokens {
 }
 
 /// A cluster-scoped kind, perhaps confined to names that match a glob.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["group", "kind"]))]
 pub struct ClusterResourceRestrictionItem {
@@ -166,7 +166,7 @@ pub struct ClusterResourceRestrictionItem {
 }
 
 /// The service account to act as on a destination.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["server", "defaultServiceAccount"]))]
 pub struct ApplicationDestinationServiceAccount {
@@ -183,7 +183,7 @@ pub struct ApplicationDestinationServiceAccount {
 }
 
 /// How resources nobody owns are reported.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OrphanedResourcesMonitorSettings {
     /// Absent counts as true.
@@ -196,7 +196,7 @@ pub struct OrphanedResourcesMonitorSettings {
 }
 
 /// Resources that are no orphans; every field is a glob.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OrphanedResourceKey {
     #[prost(string, tag = "1")]
@@ -211,7 +211,7 @@ pub struct OrphanedResourceKey {
 }
 
 /// A span of time in which syncs are allowed or denied.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SyncWindow {
     /// `allow` or `deny`.
@@ -257,7 +257,7 @@ pub struct SyncWindow {
 }
 
 /// A GnuPG key that may sign commits.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["keyID"]))]
 pub struct SignatureKey {
@@ -267,7 +267,7 @@ pub struct SignatureKey {
 }
 
 /// What must be proven of a source before it is deployed.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["git"]))]
 pub struct SourceIntegrity {
@@ -276,7 +276,7 @@ pub struct SourceIntegrity {
 }
 
 /// Rules for Git repositories.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["policies"]))]
 pub struct SourceIntegrityGit {
@@ -286,7 +286,7 @@ pub struct SourceIntegrityGit {
 }
 
 /// A rule and the repositories it is for.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["repos", "gpg"]))]
 pub struct SourceIntegrityGitPolicy {
@@ -298,7 +298,7 @@ pub struct SourceIntegrityGitPolicy {
 }
 
 /// Repositories by URL, a glob.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["url"]))]
 pub struct SourceIntegrityGitPolicyRepo {
@@ -307,7 +307,7 @@ pub struct SourceIntegrityGitPolicyRepo {
 }
 
 /// Which commits must be signed, and with which keys.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["mode", "keys"]))]
 pub struct SourceIntegrityGitPolicyGpg {
@@ -320,7 +320,7 @@ pub struct SourceIntegrityGitPolicyGpg {
 }
 
 /// The outcome of checks. Field names are capitalised in JSON.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SourceIntegrityCheckResult {
     #[prost(message, repeated, tag = "1")]
@@ -329,7 +329,7 @@ pub struct SourceIntegrityCheckResult {
 }
 
 /// The outcome of one check; no problems means it passed.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SourceIntegrityCheckResultItem {
     #[prost(string, tag = "1")]

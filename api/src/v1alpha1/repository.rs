@@ -7,7 +7,7 @@ use super::ConnectionState;
 use crate::meta::{ListMeta, is_false, is_zero, null_as_default};
 
 /// A repository and the credentials to read it.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["repo"]))]
 pub struct Repository {
@@ -113,7 +113,7 @@ pub struct Repository {
 }
 
 /// Several repositories.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["items"]))]
 pub struct RepositoryList {
@@ -125,7 +125,7 @@ pub struct RepositoryList {
 }
 
 /// Credentials for every repository whose URL begins so.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["url"]))]
 pub struct RepoCreds {
@@ -201,7 +201,7 @@ pub struct RepoCreds {
 }
 
 /// Several credential templates.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["items"]))]
 pub struct RepoCredsList {
@@ -213,7 +213,7 @@ pub struct RepoCredsList {
 }
 
 /// Where a `$ref` points. Field names are capitalised in JSON.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RefTarget {
     #[prost(message, required, tag = "1")]
@@ -228,7 +228,7 @@ pub struct RefTarget {
 }
 
 /// A certificate or host key that a server is known by.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["serverName", "certType", "certSubType", "certData", "certInfo"]))]
 pub struct RepositoryCertificate {
@@ -248,7 +248,7 @@ pub struct RepositoryCertificate {
 }
 
 /// Several certificates.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["items"]))]
 pub struct RepositoryCertificateList {
@@ -260,7 +260,7 @@ pub struct RepositoryCertificateList {
 }
 
 /// A key that commits may be signed with.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["keyID"]))]
 pub struct GnuPgPublicKey {
@@ -285,7 +285,7 @@ pub struct GnuPgPublicKey {
 }
 
 /// Several keys.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["items"]))]
 pub struct GnuPgPublicKeyList {
@@ -297,7 +297,7 @@ pub struct GnuPgPublicKeyList {
 }
 
 /// Helm options of the installation. Field names are capitalised in JSON.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HelmOptions {
     #[prost(string, repeated, tag = "1")]
@@ -306,7 +306,7 @@ pub struct HelmOptions {
 }
 
 /// Kustomize options of the installation. Field names are capitalised in JSON.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KustomizeOptions {
     #[prost(string, tag = "1")]
@@ -321,7 +321,7 @@ pub struct KustomizeOptions {
 }
 
 /// A further Kustomize binary. Field names are capitalised in JSON.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KustomizeVersion {
     #[prost(string, tag = "1")]
@@ -336,7 +336,7 @@ pub struct KustomizeVersion {
 }
 
 /// A plugin of the removed first generation; its number on the wire is still taken.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name", "generate"]))]
 pub struct ConfigManagementPlugin {
@@ -353,7 +353,7 @@ pub struct ConfigManagementPlugin {
 }
 
 /// A command line.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Command {
     #[prost(string, repeated, tag = "1")]
@@ -365,7 +365,7 @@ pub struct Command {
 }
 
 /// A parameter of a component; kept for its number on the wire.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name", "value"]))]
 pub struct ComponentParameter {

@@ -9,7 +9,7 @@ use crate::meta::{is_false, null_as_default};
 ///
 /// Its JSON keys are those of `argocd-cm`, where the two lists of rules are YAML texts. They are written so; reading takes
 /// the JSON subset of YAML only, because [`crate::settings`] reads what people write.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceOverride {
     /// A Lua script.
@@ -39,7 +39,7 @@ pub struct ResourceOverride {
 }
 
 /// Fields to leave out of a comparison.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["jsonPointers", "jqPathExpressions", "managedFieldsManagers"]))]
 pub struct OverrideIgnoreDiff {
@@ -55,7 +55,7 @@ pub struct OverrideIgnoreDiff {
 }
 
 /// A field that holds a well-known type, so that its spellings compare equal.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KnownTypeField {
     #[prost(string, tag = "1")]

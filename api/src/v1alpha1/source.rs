@@ -11,7 +11,7 @@ use crate::meta::{IntOrString, RawExtension, is_default, is_false};
 ///
 /// At most one of `helm`, `kustomize`, `directory`, `plugin` is given; none means detect. A source with `ref` alone
 /// renders nothing and lends its files to other sources as `$ref/…`.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["repoURL"]))]
 pub struct ApplicationSource {
@@ -58,7 +58,7 @@ pub struct ApplicationSource {
 
 /// Parameters of Helm. Later beats earlier: chart values, `valueFiles` in order, `values` or `valuesObject`, then
 /// `fileParameters` and `parameters`.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSourceHelm {
     /// Paths, `$ref/…` paths, globs or URLs.
@@ -118,7 +118,7 @@ pub struct ApplicationSourceHelm {
 }
 
 /// One `--set`.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HelmParameter {
     #[prost(string, tag = "1")]
@@ -134,7 +134,7 @@ pub struct HelmParameter {
 }
 
 /// One `--set-file`.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HelmFileParameter {
     #[prost(string, tag = "1")]
@@ -146,7 +146,7 @@ pub struct HelmFileParameter {
 }
 
 /// Edits to make to a kustomization before it is built.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSourceKustomize {
     #[prost(string, tag = "1")]
@@ -213,7 +213,7 @@ pub struct ApplicationSourceKustomize {
 }
 
 /// Replicas of one workload.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name", "count"]))]
 pub struct KustomizeReplica {
@@ -225,7 +225,7 @@ pub struct KustomizeReplica {
 }
 
 /// One patch, given by `path` or as text in `patch`.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KustomizePatch {
     #[prost(string, tag = "1")]
@@ -243,7 +243,7 @@ pub struct KustomizePatch {
 }
 
 /// Which resources a patch is for.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KustomizeSelector {
     #[prost(message, required, tag = "1")]
@@ -258,7 +258,7 @@ pub struct KustomizeSelector {
 }
 
 /// A resource as Kustomize identifies it. Its three kind fields stand beside the names in JSON.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KustomizeResId {
     #[prost(message, required, tag = "1")]
@@ -273,7 +273,7 @@ pub struct KustomizeResId {
 }
 
 /// Group, version and kind as Kustomize writes them.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KustomizeGvk {
     #[prost(string, tag = "1")]
@@ -288,7 +288,7 @@ pub struct KustomizeGvk {
 }
 
 /// A directory of plain manifests and Jsonnet.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSourceDirectory {
     #[prost(bool, tag = "1")]
@@ -312,7 +312,7 @@ pub struct ApplicationSourceDirectory {
 }
 
 /// Parameters of Jsonnet.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSourceJsonnet {
     #[prost(message, repeated, tag = "1")]
@@ -329,7 +329,7 @@ pub struct ApplicationSourceJsonnet {
 }
 
 /// One variable of Jsonnet.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name", "value"]))]
 pub struct JsonnetVar {
@@ -344,7 +344,7 @@ pub struct JsonnetVar {
 }
 
 /// Parameters of a config management plugin.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSourcePlugin {
     /// Empty: the plugin whose discovery matches.
@@ -360,7 +360,7 @@ pub struct ApplicationSourcePlugin {
 }
 
 /// One parameter of a plugin. A present but empty `map` or `array` stays present.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSourcePluginParameter {
     #[prost(string, tag = "1")]
@@ -377,7 +377,7 @@ pub struct ApplicationSourcePluginParameter {
 }
 
 /// A map whose presence matters even when it is empty.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct OptionalMap {
     #[prost(btree_map = "string, string", tag = "1")]
@@ -385,7 +385,7 @@ pub struct OptionalMap {
 }
 
 /// A list whose presence matters even when it is empty.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct OptionalArray {
     #[prost(string, repeated, tag = "1")]
@@ -393,7 +393,7 @@ pub struct OptionalArray {
 }
 
 /// One environment variable of a plugin.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name", "value"]))]
 pub struct EnvEntry {
@@ -404,7 +404,7 @@ pub struct EnvEntry {
 }
 
 /// Render from one branch, commit the result to another, deploy from there.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["drySource", "syncSource"]))]
 pub struct SourceHydrator {
@@ -419,7 +419,7 @@ pub struct SourceHydrator {
 }
 
 /// Where the unrendered source lies.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["repoURL", "targetRevision", "path"]))]
 pub struct DrySource {
@@ -445,7 +445,7 @@ pub struct DrySource {
 }
 
 /// Where rendered manifests are deployed from.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["targetBranch", "path"]))]
 pub struct SyncSource {
@@ -462,7 +462,7 @@ pub struct SyncSource {
 }
 
 /// The branch rendered manifests are pushed to.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["targetBranch"]))]
 pub struct HydrateTo {

@@ -9,7 +9,7 @@ use super::{
 use crate::meta::{Time, is_false, is_zero};
 
 /// What the controller last found.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationStatus {
     /// Desired resources and extra managed ones, not the whole tree.
@@ -59,7 +59,7 @@ pub struct ApplicationStatus {
 }
 
 /// Does live match desired, and at which revision was that asked.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["status"]))]
 pub struct SyncStatus {
@@ -77,7 +77,7 @@ pub struct SyncStatus {
 }
 
 /// The spec that the comparison was made with.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["destination"]))]
 pub struct ComparedTo {
@@ -94,7 +94,7 @@ pub struct ComparedTo {
 }
 
 /// Health of an Application.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AppHealthStatus {
     /// A [`HealthStatusCode`](super::HealthStatusCode).
@@ -112,7 +112,7 @@ pub struct AppHealthStatus {
 }
 
 /// Health of one resource.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HealthStatus {
     #[prost(string, tag = "1")]
@@ -127,7 +127,7 @@ pub struct HealthStatus {
 }
 
 /// One managed resource: identity, sync status, perhaps health.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceStatus {
     #[prost(string, tag = "1")]
@@ -168,7 +168,7 @@ pub struct ResourceStatus {
 }
 
 /// One full, successful sync.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["deployedAt", "id"]))]
 pub struct RevisionHistory {
@@ -196,7 +196,7 @@ pub struct RevisionHistory {
 }
 
 /// Who started an operation.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OperationInitiator {
     #[prost(string, tag = "1")]
@@ -208,7 +208,7 @@ pub struct OperationInitiator {
 }
 
 /// Something a person should know; see [`crate::condition`].
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["type", "message"]))]
 pub struct ApplicationCondition {
@@ -223,7 +223,7 @@ pub struct ApplicationCondition {
 }
 
 /// What lists show without the tree.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationSummary {
     #[prost(string, repeated, tag = "1")]
@@ -239,7 +239,7 @@ pub struct ApplicationSummary {
 }
 
 /// How hydration goes.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SourceHydratorStatus {
     #[prost(message, optional, tag = "1")]
@@ -254,7 +254,7 @@ pub struct SourceHydratorStatus {
 }
 
 /// One hydration.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["phase", "message"]))]
 pub struct HydrateOperation {
@@ -280,7 +280,7 @@ pub struct HydrateOperation {
 }
 
 /// The last hydration that worked.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SuccessfulHydrateOperation {
     #[prost(string, tag = "5")]

@@ -11,7 +11,7 @@ use super::{HealthStatus, SourceIntegrityCheckResult};
 use crate::meta::{LoadBalancerIngress, NodeSystemInfo, Time, is_false, is_zero};
 
 /// Everything an Application owns, directly or through owner references.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApplicationTree {
     #[prost(message, repeated, tag = "1")]
@@ -30,7 +30,7 @@ pub struct ApplicationTree {
 }
 
 /// One resource of the tree. JSON holds the reference inline, the wire as a message.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceNode {
     #[prost(message, required, tag = "1")]
@@ -61,7 +61,7 @@ pub struct ResourceNode {
 }
 
 /// A resource by identity.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceRef {
     #[prost(string, tag = "1")]
@@ -85,7 +85,7 @@ pub struct ResourceRef {
 }
 
 /// A name and a value for people to read.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InfoItem {
     #[prost(string, tag = "1")]
@@ -97,7 +97,7 @@ pub struct InfoItem {
 }
 
 /// How traffic reaches a resource.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceNetworkingInfo {
     #[prost(btree_map = "string, string", tag = "1")]
@@ -118,7 +118,7 @@ pub struct ResourceNetworkingInfo {
 }
 
 /// A node that runs pods of the Application.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HostInfo {
     #[prost(string, tag = "1")]
@@ -135,7 +135,7 @@ pub struct HostInfo {
 }
 
 /// Requests on a node; CPU in thousandths, memory in bytes times a thousand.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HostResourceInfo {
     #[prost(string, tag = "1")]
@@ -153,7 +153,7 @@ pub struct HostResourceInfo {
 }
 
 /// Desired and live state of one resource, as JSON texts (`null` where absent).
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceDiff {
     #[prost(string, tag = "1")]
@@ -196,7 +196,7 @@ pub struct ResourceDiff {
 }
 
 /// The actions one kind offers.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceActions {
     #[prost(string, tag = "1")]
@@ -211,7 +211,7 @@ pub struct ResourceActions {
 }
 
 /// An action and its script.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["name", "action.lua"]))]
 pub struct ResourceActionDefinition {
@@ -223,7 +223,7 @@ pub struct ResourceActionDefinition {
 }
 
 /// An action that can be run on a resource.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceAction {
     #[prost(string, tag = "1")]
@@ -244,7 +244,7 @@ pub struct ResourceAction {
 }
 
 /// A parameter an action asks for.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceActionParam {
     #[prost(string, tag = "1")]
@@ -253,7 +253,7 @@ pub struct ResourceActionParam {
 }
 
 /// Who made a revision, when, and what it says.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["date"]))]
 pub struct RevisionMetadata {
@@ -281,7 +281,7 @@ pub struct RevisionMetadata {
 }
 
 /// A commit elsewhere that led to this revision.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RevisionReference {
     #[prost(message, optional, tag = "1")]
@@ -290,7 +290,7 @@ pub struct RevisionReference {
 }
 
 /// A commit in another repository.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CommitMetadata {
     #[prost(string, tag = "1")]
@@ -315,7 +315,7 @@ pub struct CommitMetadata {
 }
 
 /// What a Helm chart says of itself.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ChartDetails {
     #[prost(string, tag = "1")]
@@ -330,7 +330,7 @@ pub struct ChartDetails {
 }
 
 /// What the annotations of an OCI manifest say.
-#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OciMetadata {
     #[prost(string, tag = "1")]
