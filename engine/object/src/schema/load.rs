@@ -8,6 +8,9 @@ use crate::{GroupKind, GroupVersionKind, Map, Value, intern, meta};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
+/// What controller-gen writes for `resource.Quantity`.
+const QUANTITY_PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
 /// All kinds of some OpenAPI v3 documents. Definitions that several documents repeat are taken from the first.
 pub(super) fn openapi<'v>(documents: impl IntoIterator<Item = &'v Value>) -> Schemas {
     let mut definitions: BTreeMap<&str, &Value> = BTreeMap::new();
@@ -237,6 +240,8 @@ impl Loader<'_> {
         let truth = |name| meta::bool_field(schema, &[name]) == Some(true);
         let int_or_string = truth("x-kubernetes-int-or-string") || text("format") == Some("int-or-string");
         let kind = match text("type") {
+            // Generators of CRDs declare a quantity so; a port or a percentage has another pattern or none.
+            _ if int_or_string && text("pattern") == Some(QUANTITY_PATTERN) => Type::Quantity,
             _ if int_or_string => Type::IntOrString,
             Some("object") => Type::Object,
             Some("array") => Type::Array,
