@@ -140,14 +140,24 @@ const DROPPED_EMPTY_OBJECT: &[&str] = &[
 /// Lists that the API server fills where Git leaves them empty.
 const ASSIGNED_LISTS: &[&str] = &["ipFamilies", "clusterIPs"];
 
+/// Numbers of which `0` is the same as absent under this field, although it is not elsewhere.
+const DROPPED_ZERO_UNDER: &[(&str, &str)] = &[
+    ("additionalPrinterColumns", "priority"),
+    ("awsElasticBlockStore", "partition"),
+    ("gcePersistentDisk", "partition"),
+];
+
 /// Whether the API server does not keep `value` in the field `name` of a native object, so that it is the same as absent.
 ///
-/// `is_map`: the field is a map with free keys.
-pub(crate) fn is_dropped(name: &str, value: &Value, is_map: bool) -> bool {
+/// `parent` is the nearest field above; `is_map`: the field is a map with free keys.
+pub(crate) fn is_dropped(parent: &str, name: &str, value: &Value, is_map: bool) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(truth) => !truth && !KEPT_FALSE.contains(&name),
-        Value::Number(number) => number.as_f64() == Some(0.0) && DROPPED_ZERO.contains(&name),
+        Value::Number(number) => {
+            number.as_f64() == Some(0.0)
+                && (DROPPED_ZERO.contains(&name) || DROPPED_ZERO_UNDER.contains(&(parent, name)))
+        }
         Value::String(text) => text.is_empty() && !KEPT_EMPTY_TEXT.contains(&name),
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty() && (is_map || DROPPED_EMPTY_OBJECT.contains(&name)),
@@ -324,16 +334,21 @@ mod tests {
 
     #[test]
     fn zero_values_are_dropped_where_the_go_type_is_no_pointer() {
-        assert!(is_dropped("hostNetwork", &json!(false), false));
-        assert!(!is_dropped("automountServiceAccountToken", &json!(false), false));
-        assert!(is_dropped("minReadySeconds", &json!(0), false));
-        assert!(!is_dropped("replicas", &json!(0), false));
-        assert!(is_dropped("value", &json!(""), false));
-        assert!(!is_dropped("storageClassName", &json!(""), false));
-        assert!(is_dropped("resources", &json!({}), false));
-        assert!(!is_dropped("selector", &json!({}), false));
-        assert!(is_dropped("limits", &json!({}), true));
-        assert!(is_dropped("args", &json!([]), false));
+        assert!(is_dropped("spec", "hostNetwork", &json!(false), false));
+        assert!(!is_dropped(
+            "spec",
+            "automountServiceAccountToken",
+            &json!(false),
+            false
+        ));
+        assert!(is_dropped("spec", "minReadySeconds", &json!(0), false));
+        assert!(!is_dropped("spec", "replicas", &json!(0), false));
+        assert!(is_dropped("spec", "value", &json!(""), false));
+        assert!(!is_dropped("spec", "storageClassName", &json!(""), false));
+        assert!(is_dropped("spec", "resources", &json!({}), false));
+        assert!(!is_dropped("spec", "selector", &json!({}), false));
+        assert!(is_dropped("spec", "limits", &json!({}), true));
+        assert!(is_dropped("spec", "args", &json!([]), false));
     }
 
     #[test]

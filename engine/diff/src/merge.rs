@@ -22,7 +22,7 @@ const CHANGED: &str = "set in Git to another value";
 const ADDED: &str = "in Git, but not in the cluster";
 const REMOVED: &str = "removed from Git since the last apply";
 const NULLED: &str = "set to null in Git";
-const NOT_IN_LIST: &str = "not in Git, and the list that holds it is applied as a whole";
+const NOT_IN_WHOLE: &str = "not in Git, and what holds it is applied as a whole";
 const SAME_NAME: &str = "has the name of an item in Git that has another key";
 const OTHER_MEMBER: &str = "not in Git, and only one of these fields may be set";
 const ORDER: &str = "in Git in another order";
@@ -90,7 +90,7 @@ struct At<'p> {
     /// The field here, and the nearest field above it; an item of a list has its list's names.
     name: &'p str,
     parent: &'p str,
-    /// Inside a list that is applied as a whole: what Git does not state goes, unless it is a default.
+    /// Inside something that is applied as a whole: what Git does not state goes, unless it is a default.
     strict: bool,
 }
 
@@ -133,7 +133,8 @@ impl<'p> At<'p> {
 
     /// Whether the API server drops `value` if it is put here.
     fn drops(&self, value: &Value, in_map: bool) -> bool {
-        value.is_null() || (self.native() && !in_map && facts::is_dropped(self.name, value, self.is_map()))
+        value.is_null()
+            || (self.native() && !in_map && facts::is_dropped(self.parent, self.name, value, self.is_map()))
     }
 
     /// Whether `value` is what is here if nobody states anything.
@@ -252,6 +253,10 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
     }
 
     fn object(&mut self, base: Option<&Map>, desired: &Map, live: &Map, at: &At<'_>) -> Map {
+        let at = &At {
+            strict: at.strict || at.node.is_atomic(),
+            ..*at
+        };
         let before = self.changes;
         let mut result = Map::new();
         for (name, present) in live {
@@ -321,10 +326,10 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 _ => {}
             }
         }
-        let why = match (nulled, around.strict) {
+        let why = match (nulled, applied) {
             (true, _) => NULLED,
-            (false, true) => NOT_IN_LIST,
-            (false, false) => REMOVED,
+            (false, Some(_)) => REMOVED,
+            (false, None) => NOT_IN_WHOLE,
         };
         self.record(at, None, Some(present), why);
         None
@@ -425,7 +430,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 &at.item(&path, true),
                 None,
                 Some(member),
-                if applied { REMOVED } else { NOT_IN_LIST },
+                if applied { REMOVED } else { NOT_IN_WHOLE },
             );
         }
         for member in desired {
@@ -470,7 +475,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 continue;
             }
             let why = if at.strict {
-                Some(NOT_IN_LIST)
+                Some(NOT_IN_WHOLE)
             } else if base_item(key).is_some() {
                 Some(REMOVED)
             } else if takes_name(&live[position], keys, desired, wanted, present) {

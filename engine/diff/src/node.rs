@@ -54,6 +54,8 @@ pub(crate) struct Node<'s> {
     schema: Option<Schema<'s>>,
     graft: Graft<'s>,
     pub(crate) semantics: Semantics,
+    /// An item of a list that retains keys; see [`Node::retains_keys`].
+    retains_keys: bool,
     /// Some fields of the API are JSON of somebody else inside a native object (a default in a CRD's schema): taken literally.
     pub(crate) literal: bool,
 }
@@ -81,6 +83,7 @@ impl<'s> Node<'s> {
             schema,
             graft,
             semantics,
+            retains_keys: false,
             literal: false,
         }
     }
@@ -111,7 +114,10 @@ impl<'s> Node<'s> {
 
     /// An item of a list here.
     pub(crate) fn item(self) -> Self {
-        self.below(self.schema.and_then(|schema| schema.items()))
+        Self {
+            retains_keys: self.retains_keys(),
+            ..self.below(self.schema.and_then(|schema| schema.items()))
+        }
     }
 
     pub(crate) fn kind(self) -> Type {
@@ -127,13 +133,17 @@ impl<'s> Node<'s> {
         self.schema.is_some_and(|schema| schema.additional().is_some())
     }
 
+    /// Whether the object here is applied as one value.
+    pub(crate) fn is_atomic(self) -> bool {
+        self.semantics.lists == Lists::Structured && self.schema.is_some_and(|schema| schema.atomic_map())
+    }
+
     /// Whether only the members that Git states may stay when the object changes (a union: a volume has one source).
     pub(crate) fn retains_keys(self) -> bool {
-        self.semantics.lists == Lists::Strategic
-            && self
-                .schema
-                .and_then(|schema| schema.patch_strategy())
-                .is_some_and(|text| text.contains("retainKeys"))
+        let declared = self.schema.and_then(|schema| schema.patch_strategy());
+        self.retains_keys
+            || (self.semantics.lists == Lists::Strategic
+                && declared.is_some_and(|text| text.contains("retainKeys")))
     }
 
     /// The key by which a strategic merge patch matches items of the list here.

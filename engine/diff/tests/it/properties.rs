@@ -1,0 +1,229 @@
+//! What holds for any objects.
+
+use argosy_diff::{
+    Context, IgnoreRule, IgnoreRules, LAST_APPLIED, Options, Pair, Value, compare, compare_all, ignore, patch,
+};
+use argosy_object::meta;
+use argosy_object::schema::Schemas;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::server::{self, object};
+
+fn small_text() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["a", "b", "c", "d"]).prop_map(str::to_owned)
+}
+
+/// JSON without nulls: what a custom resource may hold.
+fn json_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        (0..3_i64).prop_map(Value::from),
+        small_text().prop_map(Value::from)
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(small_text(), inner, 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect()))
+        ]
+    })
+}
+
+fn widget() -> impl Strategy<Value = Value> {
+    prop::collection::btree_map(small_text(), json_value(), 0..4).prop_map(|spec| {
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "shop"}, "spec": spec})
+    })
+}
+
+/// A list of named items in a random order, with a few fields each.
+fn named(item: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
+    prop::collection::btree_map(small_text(), item, 0..4)
+        .prop_map(|items| {
+            items
+                .into_iter()
+                .map(|(name, mut item)| {
+                    item["name"] = Value::from(name);
+                    item
+                })
+                .collect::<Vec<_>>()
+        })
+        .prop_shuffle()
+        .prop_map(Value::from)
+}
+
+fn container() -> impl Strategy<Value = Value> {
+    let env = named(small_text().prop_map(|value| json!({"value": value})));
+    let ports = prop::collection::btree_set((1..4_i64, any::<bool>()), 0..4).prop_map(|ports| {
+        let ports = ports
+            .into_iter()
+            .map(|(port, udp)| json!({"containerPort": port, "protocol": if udp { "UDP" } else { "TCP" }}));
+        Value::from(ports.collect::<Vec<_>>())
+    });
+    let args = prop::collection::vec(small_text(), 0..3);
+    (small_text(), env, ports, args, prop::option::of(1..3_i64)).prop_map(|(image, env, ports, args, cpu)| {
+        let mut container = object([
+            ("image", image.into()),
+            ("env", env),
+            ("ports", ports),
+            ("args", args.into()),
+        ]);
+        if let Some(cpu) = cpu {
+            container["resources"] = json!({"limits": {"cpu": format!("{cpu}000m")}});
+        }
+        container
+    })
+}
+
+fn deployment() -> impl Strategy<Value = Value> {
+    let labels = prop::collection::btree_map(small_text(), small_text(), 0..4);
+    let finalizers = prop::collection::btree_set(small_text(), 0..3);
+    let volumes = named(any::<bool>().prop_map(|empty| {
+        if empty {
+            json!({"emptyDir": {}})
+        } else {
+            json!({"configMap": {"name": "c"}})
+        }
+    }));
+    (
+        named(container()),
+        labels,
+        finalizers,
+        volumes,
+        prop::option::of(0..4_i64),
+    )
+        .prop_map(|(containers, labels, finalizers, volumes, replicas)| {
+            let mut deployment = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "web", "namespace": "shop", "labels": labels, "finalizers": finalizers},
+                "spec": {"template": {"spec": {"containers": containers, "volumes": volumes}}}
+            });
+            if let Some(replicas) = replicas {
+                deployment["spec"]["replicas"] = replicas.into();
+            }
+            deployment
+        })
+}
+
+fn check(base: &Value, desired: &Value, live: &Value) -> Result<(), TestCaseError> {
+    let schemas = Schemas::builtin();
+    let (rules, options) = (IgnoreRules::none(), Options::default());
+    let ctx = Context {
+        schemas: &schemas,
+        rules: &rules,
+        options: &options,
+    };
+    let mut live = live.clone();
+    meta::set_annotation(&mut live, LAST_APPLIED, base.to_string());
+
+    let before = compare(Some(desired), Some(&live), &ctx);
+    let sent = patch::three_way(Some(base), desired, &live, &schemas);
+    prop_assert_eq!(before.modified, !sent.is_empty(), "{}", sent.content);
+    prop_assert_eq!(before.modified, before.normalized_live != before.predicted_live);
+
+    let mut applied = server::apply(&live, &sent, &schemas);
+    meta::set_annotation(&mut applied, LAST_APPLIED, desired.to_string());
+    let after = compare(Some(desired), Some(&applied), &ctx);
+    prop_assert!(
+        !after.modified,
+        "sent {}\nleft {:?}",
+        sent.content,
+        after.differences
+    );
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn what_is_applied_is_not_different(widget in widget(), deployment in deployment()) {
+        for x in [widget, deployment] {
+            check(&x, &x, &x)?;
+        }
+    }
+
+    #[test]
+    fn after_an_apply_nothing_differs_for_custom_kinds(base in widget(), desired in widget(), live in widget()) {
+        check(&base, &desired, &live)?;
+    }
+
+    #[test]
+    fn after_an_apply_nothing_differs_for_native_kinds(base in deployment(), desired in deployment(), live in deployment()) {
+        check(&base, &desired, &live)?;
+    }
+}
+
+#[test]
+fn many_at_once_are_the_same_as_one_after_the_other() {
+    let schemas = Schemas::builtin();
+    let (rules, options) = (IgnoreRules::none(), Options::default());
+    let ctx = Context {
+        schemas: &schemas,
+        rules: &rules,
+        options: &options,
+    };
+    let make = |n: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{n}")}, "data": {"a": (n % 3).to_string()}});
+    let documents: Vec<(Value, Value)> = (0..100).map(|n| (make(n), make(n * 2))).collect();
+    let pairs: Vec<Pair<'_>> = documents
+        .iter()
+        .map(|(desired, live)| Pair {
+            desired: Some(desired),
+            live: Some(live),
+        })
+        .collect();
+    let all = compare_all(&pairs, &ctx);
+    for (pair, comparison) in pairs.iter().zip(all) {
+        assert_eq!(comparison, compare(pair.desired, pair.live, &ctx));
+    }
+}
+
+#[test]
+fn one_side_alone() {
+    let schemas = Schemas::builtin();
+    let (rules, options) = (IgnoreRules::none(), Options::default());
+    let ctx = Context {
+        schemas: &schemas,
+        rules: &rules,
+        options: &options,
+    };
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"a": "1"}});
+    let new = compare(Some(&secret), None, &ctx);
+    assert!(new.modified);
+    assert_eq!(
+        new.differences[0].desired.as_ref().unwrap()["data"]["a"],
+        "++++++++"
+    );
+    assert_eq!(new.predicted_live["data"]["a"], "MQ==");
+    let extra = compare(None, Some(&secret), &ctx);
+    assert!(!extra.modified);
+    assert_eq!(extra.predicted_live, Value::Null);
+    assert!(!compare(None, None, &ctx).modified);
+}
+
+#[test]
+fn respected_fields_are_taken_from_the_cluster_item_by_item() {
+    let (rules, findings) = IgnoreRules::new([IgnoreRule {
+        group: "apps".into(),
+        kind: "Deployment".into(),
+        json_pointers: vec!["/spec/replicas".into(), "/spec/paused".into()],
+        jq_path_expressions: vec![".spec.template.spec.containers[] | select(.name == \"a\").image".into()],
+        ..IgnoreRule::default()
+    }]);
+    assert_eq!(findings, []);
+    let make = |spec: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
+    let desired = make(json!({"paused": true, "template": {"spec": {"containers": [
+        {"name": "b", "image": "b:2"}, {"name": "a", "image": "a:1", "env": [{"name": "X", "value": "new"}]}
+    ]}}}));
+    let live = make(json!({"replicas": 7, "template": {"spec": {"containers": [
+        {"name": "a", "image": "a:live", "env": [{"name": "X", "value": "old"}]}
+    ]}}}));
+    let kept = ignore::keep_live(&desired, &live, &rules, &Schemas::builtin());
+    assert_eq!(
+        kept["spec"],
+        json!({"replicas": 7, "template": {"spec": {"containers": [
+            {"name": "b", "image": "b:2"}, {"name": "a", "image": "a:live", "env": [{"name": "X", "value": "new"}]}
+        ]}}})
+    );
+}
