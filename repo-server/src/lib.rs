@@ -1,1 +1,36 @@
-//! Placeholder head.
+//! The repo-server: a source at a revision becomes manifests.
+//!
+//! A request goes `service` (gRPC in, gRPC out) → [`render`] (the recipe) → [`git`] or [`chart`] (files) →
+//! [`source`] (the tool) → manifests. Files of repositories are only read through [`tree::Tree`], whose paths cannot
+//! leave it; Helm and Kustomize run in [`worker`] processes, Jsonnet in one of its own. [`local`] is the same without
+//! a server.
+
+pub mod access;
+pub mod args;
+pub mod chart;
+pub mod env;
+mod error;
+pub mod git;
+pub mod http;
+pub mod local;
+pub mod manifest;
+mod manifest_cache;
+mod materialise;
+pub mod metrics;
+pub mod path;
+pub mod render;
+mod server;
+mod service;
+mod setup;
+pub mod source;
+pub mod tree;
+pub mod version;
+pub mod worker;
+
+pub use args::Args;
+pub use error::{Class, Error, Result};
+pub use manifest_cache::Rendered;
+pub use materialise::Materialiser;
+pub use server::{Server, run, start};
+pub use setup::renderer;
+pub use source::jsonnet::worker::main as jsonnet_worker;

@@ -18,6 +18,9 @@ use serde_json::json;
 
 use crate::output;
 
+/// The address that the examples' Applications name, to be replaced by that of the sample repository.
+const PLACEHOLDER: &str = "https://git.example.test/argosy-examples.git";
+
 /// The control plane's namespace.
 const NAMESPACE: &str = "argocd";
 
@@ -25,7 +28,7 @@ const NAMESPACE: &str = "argocd";
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// The Application whose folder the demo's commit touches, and the file that the commit adds.
-const COMMITTED_APPLICATION: &str = "web";
+const COMMITTED_APPLICATION: &str = "guestbook";
 const COMMITTED_FILE: &str = "note.yaml";
 const COMMITTED_RESOURCE: &str = "note-from-the-second-commit";
 
@@ -104,39 +107,32 @@ fn sample_repository(examples: &Path, dir: &Path) -> Result<Repository> {
     Ok(repository)
 }
 
-/// Creates the Applications of `examples/apps`, their sources pointed at the sample repository. Returns their names.
+/// Creates the project and the Applications of `examples/apps`, pointed at the sample repository. Returns the Applications' names.
 async fn create_applications(api: &Api, examples: &Path, url: &str) -> Result<Vec<String>> {
-    let mut names = Vec::new();
     let dir = examples.join("apps");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&dir)
-        .with_context(|| format!("read {}", dir.display()))?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<std::io::Result<_>>()?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
-    files.sort();
-    for file in files {
-        let bytes = std::fs::read(&file).with_context(|| format!("read {}", file.display()))?;
-        for part in yaml::parse_all(&bytes, &yaml::Limits::default()).with_context(|| format!("{}", file.display()))? {
-            let mut application = part.value;
-            point_at(&mut application, url);
-            meta::set_field(&mut application, &["metadata", "namespace"], NAMESPACE);
-            names.push(meta::name(&application).to_owned());
-            api.apply(kinds::APPLICATION, &application).await?;
+    let mut objects = Vec::new();
+    for entry in std::fs::read_dir(&dir).with_context(|| format!("read {}", dir.display()))? {
+        let file = entry?.path();
+        let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        let parts = yaml::parse_all(text.replace(PLACEHOLDER, url).as_bytes(), &yaml::Limits::default());
+        objects.extend(parts.with_context(|| file.display().to_string())?.into_iter().map(|part| part.value));
+    }
+    // The project first; then by name, so that the story is told in the same order each time.
+    objects.sort_by_key(|object| (meta::kind(object) == "Application", meta::name(object).to_owned()));
+    let mut names = Vec::new();
+    for mut object in objects {
+        meta::set_field(&mut object, &["metadata", "namespace"], NAMESPACE);
+        if meta::kind(&object) == "Application" {
+            names.push(meta::name(&object).to_owned());
+            api.apply(kinds::APPLICATION, &object).await?;
+        } else {
+            api.apply(kinds::PROJECT, &object).await?;
         }
     }
     if names.is_empty() {
         bail!("{}: no Application in it", dir.display());
     }
     Ok(names)
-}
-
-fn point_at(application: &mut Value, url: &str) {
-    if let Some(source) = application["spec"].get_mut("source") {
-        source["repoURL"] = url.into();
-    }
-    for source in application["spec"].get_mut("sources").and_then(Value::as_array_mut).into_iter().flatten() {
-        source["repoURL"] = url.into();
-    }
 }
 
 /// Tells every change of an Application's state until all meet `done`. False when the deadline passes first.
@@ -149,7 +145,7 @@ async fn watch(story: &Story, api: &Api, names: &[String], done: impl Fn(&Value)
             let application = api.get(kinds::APPLICATION, NAMESPACE, name).await?.unwrap_or_default();
             let state = state(&application);
             if told.get(name.as_str()) != Some(&state) {
-                story.tell(&format!("{name:<14} {state}"));
+                story.tell(&format!("{name:<18} {state}"));
                 told.insert(name, state);
             }
             waiting |= !done(&application);
@@ -259,7 +255,7 @@ fn tell_how_to_look_further(story: &Story, cluster: &Cluster, repository: &Repos
          \n  export KUBECONFIG={}\n  \
          kubectl -n {NAMESPACE} get applications\n  \
          kubectl -n {NAMESPACE} get application {COMMITTED_APPLICATION} -o yaml\n  \
-         kubectl -n {COMMITTED_APPLICATION} delete configmap {COMMITTED_RESOURCE}   # and see it come back\n\
+         kubectl -n example-{COMMITTED_APPLICATION} delete configmap {COMMITTED_RESOURCE}   # and see it come back\n\
          \nThe repository is {}: commit there and watch it arrive.",
         cluster.kubeconfig().display(),
         repository.dir().display(),

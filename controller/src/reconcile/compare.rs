@@ -298,3 +298,198 @@ fn worse(a: SyncStatusCode, b: SyncStatusCode) -> SyncStatusCode {
     };
     if rank(b) > rank(a) { b } else { a }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use argosy_api::tracking;
+    use argosy_api::v1alpha1::ClusterResourceRestrictionItem;
+    use argosy_livestate::{ClusterState, Event};
+    use argosy_object::schema::Schemas;
+    use argosy_sync::SyncOptions;
+    use serde_json::json;
+
+    use super::*;
+    use crate::reconcile::manifest::sort_out;
+
+    struct Builtin;
+
+    impl Kinds for Builtin {
+        fn namespaced(&self, kind: &GroupKind) -> Option<bool> {
+            Some(!matches!(kind.kind.as_str(), "Namespace" | "ClusterRole"))
+        }
+        fn excluded(&self, _: &GroupKind) -> bool {
+            false
+        }
+    }
+
+    /// One Application `web` in namespace `shop` of a cluster that holds `live`.
+    struct World {
+        desired: Option<Vec<Value>>,
+        live: Vec<Value>,
+        incomplete: Vec<GroupKind>,
+        project: AppProject,
+        verdicts: Verdicts,
+    }
+
+    fn config_map(name: &str, text: &str) -> Value {
+        let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "shop"}, "data": {"text": text}});
+        tracking::stamp(&mut object, "web", "shop", &tracking::Config::default()).unwrap();
+        object
+    }
+
+    fn live(mut object: Value, version: &str) -> Value {
+        let uid = format!("uid-{}", object["metadata"]["name"].as_str().unwrap());
+        object["metadata"]["uid"] = uid.into();
+        object["metadata"]["resourceVersion"] = version.into();
+        object
+    }
+
+    impl World {
+        fn new(desired: Vec<Value>, live: Vec<Value>) -> Self {
+            let mut project = AppProject::default();
+            project.metadata.name = "default".into();
+            let any = || "*".to_owned();
+            project.spec.destinations =
+                vec![argosy_api::v1alpha1::ApplicationDestination { server: any(), namespace: any(), name: String::new() }];
+            project.spec.cluster_resource_whitelist =
+                vec![ClusterResourceRestrictionItem { group: any(), kind: any(), name: String::new() }];
+            World { desired: Some(desired), live, incomplete: Vec::new(), project, verdicts: Verdicts::new() }
+        }
+
+        fn compare(&mut self) -> Outcome {
+            let config = Arc::new(tracking::Config::default());
+            let mut state = ClusterState::new();
+            for object in &self.live {
+                let app = tracking::owner(object, &config).map(|owner| owner.instance.into());
+                state.apply(Event::Upsert(Box::new(Resource::new(object, app))));
+            }
+            let rules = Rules {
+                id: 1,
+                schemas: Schemas::builtin(),
+                ignore: Arc::default(),
+                options: Arc::default(),
+                health: Arc::default(),
+                tracking: config,
+                instance: "web".into(),
+                sync_options: Arc::new(SyncOptions::parse([])),
+            };
+            let desired = self.desired.clone().map(|manifests| sort_out(manifests, "shop", &Builtin).unwrap());
+            let input = Input {
+                app: &Application::default(),
+                instance: "web",
+                desired: desired.as_ref(),
+                snapshot: &state.snapshot(),
+                project: &self.project,
+                kinds: &Builtin,
+                incomplete: &|kind| self.incomplete.contains(kind),
+                rules: &rules,
+                target: Target { server: "https://c1", name: "one" },
+                own_cluster: false,
+            };
+            compare(&input, &mut self.verdicts)
+        }
+    }
+
+    fn rows(outcome: &Outcome) -> Vec<(String, Option<SyncStatusCode>, bool)> {
+        let row = |managed: &Managed| (managed.key.name.clone(), managed.status, managed.requires_pruning);
+        outcome.resources.iter().map(row).collect()
+    }
+
+    use SyncStatusCode::{OutOfSync, Synced, Unknown};
+
+    #[test]
+    fn equal_missing_changed_and_extra_resources_are_told_apart() {
+        let mut world = World::new(
+            vec![config_map("equal", "a"), config_map("missing", "a"), config_map("changed", "a")],
+            vec![
+                live(config_map("equal", "a"), "1"),
+                live(config_map("changed", "b"), "1"),
+                live(config_map("extra", "a"), "1"),
+            ],
+        );
+        let outcome = world.compare();
+        assert_eq!(outcome.status, OutOfSync);
+        let expected = [
+            ("changed", OutOfSync, false),
+            ("equal", Synced, false),
+            ("extra", OutOfSync, true),
+            ("missing", OutOfSync, false),
+        ];
+        let expected: Vec<_> = expected.map(|(name, status, prune)| (name.to_owned(), Some(status), prune)).into();
+        assert_eq!(rows(&outcome), expected);
+    }
+
+    #[test]
+    fn a_pair_is_judged_again_only_when_a_side_changes() {
+        let mut world = World::new(vec![config_map("a", "a")], vec![live(config_map("a", "a"), "1")]);
+        assert_eq!(world.compare().status, Synced);
+        // The same version cannot have other content; if it had, it would not be looked at.
+        world.live = vec![live(config_map("a", "b"), "1")];
+        assert_eq!(world.compare().status, Synced);
+        world.live = vec![live(config_map("a", "b"), "2")];
+        assert_eq!(world.compare().status, OutOfSync);
+        world.desired = Some(vec![config_map("a", "b")]);
+        assert_eq!(world.compare().status, Synced);
+    }
+
+    #[test]
+    fn without_a_desired_state_nothing_is_extra() {
+        let mut world = World::new(Vec::new(), vec![live(config_map("a", "a"), "1")]);
+        world.desired = None;
+        let outcome = world.compare();
+        assert_eq!(outcome.status, Unknown);
+        assert_eq!(rows(&outcome), [("a".to_owned(), Some(Unknown), false)]);
+    }
+
+    #[test]
+    fn nothing_is_said_about_a_kind_that_cannot_be_listed() {
+        let mut world = World::new(vec![config_map("a", "a")], vec![live(config_map("extra", "a"), "1")]);
+        world.incomplete = vec![GroupKind::new("", "ConfigMap")];
+        let outcome = world.compare();
+        assert_eq!(outcome.status, Unknown);
+        assert_eq!(rows(&outcome), [("a".into(), Some(Unknown), false), ("extra".into(), Some(Unknown), false)]);
+        assert_eq!(outcome.findings, [Finding::KindUnknown { kind: GroupKind::new("", "ConfigMap") }]);
+    }
+
+    #[test]
+    fn copies_and_what_has_an_owner_are_not_the_applications() {
+        let mut owned = live(config_map("owned", "a"), "1");
+        owned["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "uid-x"}]);
+        let mut copy = live(config_map("original", "a"), "1");
+        copy["metadata"]["name"] = "copy".into();
+        let mut world = World::new(Vec::new(), vec![owned, copy]);
+        let outcome = world.compare();
+        assert_eq!(outcome.status, Synced);
+        assert_eq!(rows(&outcome), [("copy".to_owned(), None, false)]);
+    }
+
+    #[test]
+    fn a_resource_that_another_application_tracks_is_reported() {
+        let mut other = live(config_map("a", "a"), "1");
+        other["metadata"]["annotations"][argosy_api::annotation::TRACKING_ID] =
+            "team_other:/ConfigMap:shop/a".into();
+        let mut world = World::new(vec![config_map("a", "a")], vec![other]);
+        let outcome = world.compare();
+        assert!(matches!(&outcome.findings[..], [Finding::Shared { other, .. }] if &**other == "team_other"));
+    }
+
+    #[test]
+    fn extra_resources_that_are_to_be_ignored_do_not_count() {
+        let mut extra = live(config_map("extra", "a"), "1");
+        extra["metadata"]["annotations"][argosy_api::annotation::COMPARE_OPTIONS] = "IgnoreExtraneous".into();
+        let outcome = World::new(Vec::new(), vec![extra]).compare();
+        assert_eq!(outcome.status, Synced);
+        assert_eq!(rows(&outcome), [("extra".to_owned(), Some(OutOfSync), true)]);
+    }
+
+    #[test]
+    fn what_the_project_does_not_permit_is_unknown_and_never_pruned() {
+        let mut world = World::new(vec![config_map("a", "a")], vec![live(config_map("extra", "a"), "1")]);
+        world.project.spec.namespace_resource_blacklist =
+            vec![argosy_api::v1alpha1::GroupKind { group: String::new(), kind: "ConfigMap".into() }];
+        assert_eq!(rows(&world.compare()), [("a".to_owned(), Some(Unknown), false)]);
+    }
+}

@@ -1,1 +1,447 @@
-//! Placeholder head.
+//! The client of the repo-server: one for the whole process, used by whoever needs manifests.
+//!
+//! All addresses behind the configured name are known; a repository goes to the same replica while that is well
+//! and not busier than the others ([`ring`]), else to the next. The wire is Argo CD's, so either end may be theirs.
+
+mod pool;
+mod ring;
+mod tls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use argosy_api::repository::repo_server_service_client::RepoServerServiceClient;
+use argosy_api::repository::{
+    AppList, GitDirectoriesRequest, GitDirectoriesResponse, GitFilesRequest, GitFilesResponse,
+    HelmChartsRequest, HelmChartsResponse, ListAppsRequest, ListRefsRequest, ManifestRequest,
+    ManifestResponse, Refs, RepoAppDetailsResponse, RepoServerAppDetailsQuery,
+    RepoServerRevisionChartDetailsRequest, RepoServerRevisionMetadataRequest, ResolveRevisionRequest,
+    ResolveRevisionResponse, TestRepositoryRequest, TestRepositoryResponse, UpdateRevisionForPathsRequest,
+    UpdateRevisionForPathsResponse,
+};
+use argosy_api::v1alpha1::{ChartDetails, RevisionMetadata};
+use tonic::{Code, Response, Status};
+
+pub use tls::Tls;
+
+/// How to reach the repo-server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `host:port`; the host may stand for several replicas.
+    pub address: String,
+    /// Transport security.
+    pub tls: Tls,
+    /// Deadline of one call.
+    pub timeout: Duration,
+    /// Largest message either way, in bytes.
+    pub max_message: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            address: "argocd-repo-server:8081".into(),
+            tls: Tls::default(),
+            timeout: Duration::from_secs(60),
+            max_message: 100 << 20,
+        }
+    }
+}
+
+/// Whose turn it is after a failed call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The same call may succeed after this long.
+    Retry {
+        /// How long to wait.
+        after: Duration,
+    },
+    /// A person has to change the source, the repository or a credential.
+    Stalled,
+    /// The two ends do not understand each other.
+    Bug,
+}
+
+/// Why a call gave no answer.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// The client is configured in a way that cannot work.
+    #[error("configure the repo-server client: {0}")]
+    Config(String),
+    /// No replica could be reached.
+    #[error("connect to the repo-server at {address}: {message}")]
+    Connect {
+        /// Where it should be.
+        address: String,
+        /// What the network said.
+        message: String,
+    },
+    /// The call was refused or failed. The text is the repo-server's alone, for conditions.
+    #[error("rpc error: code = {code:?} desc = {message}")]
+    Call {
+        /// The status of the call.
+        code: Code,
+        /// The repo-server's words.
+        message: String,
+    },
+}
+
+impl Error {
+    /// Whose turn it is.
+    pub fn class(&self) -> Class {
+        let retry = |seconds| Class::Retry {
+            after: Duration::from_secs(seconds),
+        };
+        match self {
+            Error::Config(_) => Class::Bug,
+            Error::Connect { .. } => retry(5),
+            Error::Call { code, .. } => match code {
+                Code::Unavailable | Code::Aborted | Code::Cancelled => retry(10),
+                Code::ResourceExhausted | Code::DeadlineExceeded => retry(30),
+                Code::Unimplemented | Code::DataLoss => Class::Bug,
+                // A stock repo-server answers everything with Unknown, most of it about the source.
+                _ => Class::Stalled,
+            },
+        }
+    }
+
+    /// The repo-server's words, or the whole error if it did not speak.
+    pub fn message(&self) -> String {
+        match self {
+            Error::Call { message, .. } => message.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// The client. Clones share their connections.
+#[derive(Clone)]
+pub struct RepoClient {
+    pool: Arc<pool::Pool>,
+    max_message: usize,
+    timeout: Duration,
+}
+
+impl RepoClient {
+    /// Connects at the first call, not now.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub fn new(config: Config) -> Result<RepoClient, Error> {
+        Ok(RepoClient {
+            pool: Arc::new(pool::Pool::new(&config)?),
+            max_message: config.max_message,
+            timeout: config.timeout,
+        })
+    }
+
+    /// Manifests of one source.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn generate_manifest(&self, request: ManifestRequest) -> Result<ManifestResponse, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.generate_manifest(request).await
+        })
+        .await
+    }
+
+    /// The commit or version that a revision means.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn resolve_revision(
+        &self,
+        request: ResolveRevisionRequest,
+    ) -> Result<ResolveRevisionResponse, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.resolve_revision(request).await
+        })
+        .await
+    }
+
+    /// Author, date and message of a commit.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get_revision_metadata(
+        &self,
+        request: RepoServerRevisionMetadataRequest,
+    ) -> Result<RevisionMetadata, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.get_revision_metadata(request).await
+        })
+        .await
+    }
+
+    /// Description and maintainers of a chart.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get_revision_chart_details(
+        &self,
+        request: RepoServerRevisionChartDetailsRequest,
+    ) -> Result<ChartDetails, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.get_revision_chart_details(request).await
+        })
+        .await
+    }
+
+    /// What the tool of a source can be told.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get_app_details(
+        &self,
+        request: RepoServerAppDetailsQuery,
+    ) -> Result<RepoAppDetailsResponse, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.get_app_details(request).await
+        })
+        .await
+    }
+
+    /// Directories that could be sources, with their types.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_apps(&self, request: ListAppsRequest) -> Result<AppList, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.list_apps(request).await
+        })
+        .await
+    }
+
+    /// Branches and tags.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_refs(&self, request: ListRefsRequest) -> Result<Refs, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.list_refs(request).await
+        })
+        .await
+    }
+
+    /// Whether a repository can be read with these credentials.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn test_repository(
+        &self,
+        request: TestRepositoryRequest,
+    ) -> Result<TestRepositoryResponse, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.test_repository(request).await
+        })
+        .await
+    }
+
+    /// Charts of a Helm repository with their versions.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get_helm_charts(&self, request: HelmChartsRequest) -> Result<HelmChartsResponse, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.get_helm_charts(request).await
+        })
+        .await
+    }
+
+    /// Files of a repository that match a pattern.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get_git_files(&self, request: GitFilesRequest) -> Result<GitFilesResponse, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.get_git_files(request).await
+        })
+        .await
+    }
+
+    /// Directories of a repository.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get_git_directories(
+        &self,
+        request: GitDirectoriesRequest,
+    ) -> Result<GitDirectoriesResponse, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.get_git_directories(request).await
+        })
+        .await
+    }
+
+    /// Whether anything under some paths changed between two revisions.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn update_revision_for_paths(
+        &self,
+        request: UpdateRevisionForPathsRequest,
+    ) -> Result<UpdateRevisionForPathsResponse, Error> {
+        let key = request
+            .repo
+            .as_ref()
+            .map(|repo| repo.repo.clone())
+            .unwrap_or_default();
+        self.call(&key, request, async |mut client, request| {
+            client.update_revision_for_paths(request).await
+        })
+        .await
+    }
+
+    /// Asks the replicas in their order; goes on to the next one only when a replica could not be asked at all.
+    async fn call<Q: Clone, R>(
+        &self,
+        key: &str,
+        request: Q,
+        ask: impl AsyncFn(RepoServerServiceClient<tonic::transport::Channel>, Q) -> Result<Response<R>, Status>,
+    ) -> Result<R, Error> {
+        let all = async {
+            let mut last = None;
+            for replica in self.pool.replicas(key).await? {
+                let client = RepoServerServiceClient::new(replica.channel.clone())
+                    .max_decoding_message_size(self.max_message)
+                    .max_encoding_message_size(self.max_message);
+                let _in_flight = replica.enter();
+                match ask(client, request.clone()).await {
+                    Ok(answer) => return Ok(answer.into_inner()),
+                    Err(status) if unreachable(&status) => {
+                        self.pool.suspect();
+                        last = Some(Error::Connect {
+                            address: replica.address.to_string(),
+                            message: text(&status),
+                        });
+                    }
+                    Err(status) => {
+                        return Err(Error::Call {
+                            code: status.code(),
+                            message: status.message().to_owned(),
+                        });
+                    }
+                }
+            }
+            Err(last.unwrap_or_else(|| Error::Connect {
+                address: String::new(),
+                message: "there is no replica".into(),
+            }))
+        };
+        // The deadline is the caller's, however many replicas were asked within it.
+        tokio::time::timeout(self.timeout, all).await.unwrap_or_else(|_| {
+            let message = format!("no answer within {} s", self.timeout.as_secs());
+            Err(Error::Call {
+                code: Code::DeadlineExceeded,
+                message,
+            })
+        })
+    }
+}
+
+/// Whether a call never arrived, or its replica is on its way out: another one may be asked.
+fn unreachable(status: &Status) -> bool {
+    status.code() == Code::Unavailable
+}
+
+/// A status with the causes that the transport hides behind it.
+fn text(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut source = std::error::Error::source(status);
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn send<T: Send>(future: T) -> T {
+        future
+    }
+
+    #[tokio::test]
+    async fn a_name_that_cannot_be_reached_is_for_a_later_try() {
+        let config = Config {
+            address: "127.0.0.1:1".into(),
+            tls: Tls::Plaintext,
+            ..Config::default()
+        };
+        let client = RepoClient::new(config).unwrap();
+        let error = send(client.generate_manifest(ManifestRequest::default()))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Connect { .. }), "{error}");
+        assert!(matches!(error.class(), Class::Retry { .. }));
+        assert!(
+            RepoClient::new(Config {
+                address: "no-port".into(),
+                ..Config::default()
+            })
+            .is_err()
+        );
+    }
+}

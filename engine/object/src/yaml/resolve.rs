@@ -72,7 +72,11 @@ fn untagged(text: &str) -> Scalar {
         _ => {}
     }
     match first {
-        b'.' => float(text).map_or(Scalar::Text, Scalar::Float),
+        // Here the reference takes underscores only between digits.
+        b'.' if text.contains("__") || text.ends_with('_') || text.contains("._") || text.contains("_e") => {
+            Scalar::Text
+        }
+        b'.' => float(&text.replace('_', "")).map_or(Scalar::Text, Scalar::Float),
         b'+' | b'-' | b'0'..=b'9' => number(text),
         _ => Scalar::Text,
     }

@@ -76,6 +76,13 @@ pub(super) fn read<'a>(text: &'a str, first_line: usize, limits: &Limits) -> Res
         })?;
         let (kind, anchor) = match event {
             Event::DocumentEnd => break,
+            Event::DocumentStart(_, Some(version)) if (version.major, version.minor) != (1, 1) => {
+                let message = format!(
+                    "document asks for YAML {}.{}; it is read as 1.1",
+                    version.major, version.minor
+                );
+                return Err(Error::new(first_line + span.start.line().max(1) - 1, 1, message));
+            }
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain;
                 (

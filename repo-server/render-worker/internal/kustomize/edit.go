@@ -20,7 +20,13 @@ import (
 // applyEdits runs the commands that Argo CD runs before a build, in its order, on the
 // tree's overlay.
 func applyEdits(tree *tree, request *wire.KustomizeBuild) error {
-	for _, arguments := range editsBefore(request) {
+	edits := editsBefore(request)
+	if len(edits) > 0 || len(request.GetComponents()) > 0 {
+		if err := flattenKustomization(tree); err != nil {
+			return err
+		}
+	}
+	for _, arguments := range edits {
 		if err := runEdit(tree, arguments); err != nil {
 			return err
 		}
@@ -29,6 +35,18 @@ func applyEdits(tree *tree, request *wire.KustomizeBuild) error {
 		return err
 	}
 	return addComponents(tree, request)
+}
+
+func flattenKustomization(tree *tree) error {
+	file := tree.kustomizationFile()
+	if file == "" {
+		return nil // The first command says so.
+	}
+	content, err := tree.content(file)
+	if err != nil {
+		return fail.Wrap(wire.Error_IO, err)
+	}
+	return tree.WriteFile(file, content)
 }
 
 func editsBefore(request *wire.KustomizeBuild) [][]string {

@@ -297,8 +297,20 @@ func (t *tree) WriteFile(name string, content []byte) error {
 	if t.overlay == nil {
 		t.overlay = map[string][]byte{}
 	}
-	t.overlay[real] = bytes.Clone(content)
+	t.overlay[real] = oneLine(content)
 	return nil
+}
+
+// oneLine makes a kustomization one line of JSON. It means the same, and the edit
+// commands, which look at each line with some thirty expressions compiled anew to keep
+// the comments, have nothing to look at. What is not well-formed stays as it is, so that
+// Kustomize complains of it.
+func oneLine(content []byte) []byte {
+	line, err := yaml.YAMLToJSONStrict(content)
+	if err != nil || bytes.Equal(bytes.TrimSpace(line), []byte("null")) {
+		return bytes.Clone(content)
+	}
+	return line
 }
 
 // kustomizationFile is the name of the request's own kustomization; empty if there is none.

@@ -14,6 +14,13 @@ func Write(t *testing.T, files map[string]string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	Into(t, root, files)
+	return root
+}
+
+// Into writes the files below a directory.
+func Into(t testing.TB, root string, files map[string]string) {
+	t.Helper()
 	for name, content := range files {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -23,7 +30,6 @@ func Write(t *testing.T, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
-	return root
 }
 
 // With is a map with some entries replaced or added.

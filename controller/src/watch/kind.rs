@@ -1,0 +1,99 @@
+//! Follows one kind: bytes in, messages to the writer out.
+
+use std::sync::Arc;
+
+use argosy_kube_io::list_watch::{Event, ListWatch, Options};
+use argosy_kube_io::target::Selection;
+use argosy_kube_io::{ApiResource, Client, Error};
+use argosy_livestate::{Deletion, Resource, Scope};
+use argosy_object::{Value, meta};
+use tracing::{debug, warn};
+
+use super::Shared;
+use super::writer::Message;
+
+/// Follows `resource` within `scope` until it is dropped or the writer is gone.
+pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiResource, scope: Scope) {
+    let options = Options { selection: Selection::namespace(&scope.namespace), ..Options::default() };
+    let mut events = ListWatch::new(client, resource.clone(), options, shared.lists.clone());
+    // An object of the running list could not be read, so the list does not say what is missing.
+    let mut torn = None;
+    loop {
+        let message = match events.next().await {
+            Event::ListStart => {
+                torn = None;
+                Message::ListStart(scope.clone())
+            }
+            Event::Listed(bytes) => match shared.read(&bytes, &resource) {
+                Ok(resource) => Message::Listed(scope.clone(), resource),
+                Err(error) => {
+                    torn = Some(error);
+                    continue;
+                }
+            },
+            Event::ListEnd { resource_version } => match torn.take() {
+                None => Message::ListEnd(scope.clone(), resource_version),
+                Some(error) => Message::Failed(scope.clone(), error),
+            },
+            Event::Live => Message::Live(scope.clone()),
+            Event::Applied(bytes) => match shared.read(&bytes, &resource) {
+                Ok(resource) => Message::Upsert(resource),
+                Err(error) => {
+                    warn!(cluster = shared.server, kind = %scope.kind, error = %error, "unreadable object");
+                    Message::Failed(scope.clone(), error)
+                }
+            },
+            Event::Deleted(bytes) => match serde_json::from_slice::<Value>(&bytes) {
+                Ok(object) => Message::Delete(deletion(stamped(object, &resource))),
+                Err(error) => {
+                    let error = Error::Answer { call: format!("watch {}", scope.kind), message: error.to_string() };
+                    Message::Failed(scope.clone(), error)
+                }
+            },
+            Event::Failed(error) => {
+                debug!(cluster = shared.server, kind = %scope.kind, error = %error, "following a kind failed");
+                if error.kind_unknown() {
+                    shared.rediscover.notify_one();
+                }
+                Message::Failed(scope.clone(), error)
+            }
+        };
+        if shared.inbox.send(message).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    /// Reads one object and finds the Application that tracks it.
+    fn read(&self, bytes: &[u8], resource: &ApiResource) -> Result<Box<Resource>, Error> {
+        let object: Value = serde_json::from_slice(bytes).map_err(|error| Error::Answer {
+            call: format!("read a {} of {}", resource.kind, self.server),
+            message: error.to_string(),
+        })?;
+        Ok(self.resource(&stamped(object, resource)))
+    }
+
+    /// What live state keeps of an object.
+    pub(crate) fn resource(&self, object: &Value) -> Box<Resource> {
+        let rules = self.rules.borrow().clone();
+        Box::new(Resource::new(object, (rules.owner)(object)))
+    }
+}
+
+/// Lists of built-in kinds leave the kind out of their items.
+fn stamped(mut object: Value, resource: &ApiResource) -> Value {
+    if let Some(map) = object.as_object_mut() {
+        map.entry("apiVersion").or_insert_with(|| Value::String(resource.api_version()));
+        map.entry("kind").or_insert_with(|| Value::String(resource.kind.clone()));
+    }
+    object
+}
+
+fn deletion(object: Value) -> Deletion {
+    Deletion {
+        key: meta::key(&object),
+        uid: meta::uid(&object).to_owned(),
+        resource_version: meta::resource_version(&object).to_owned(),
+    }
+}

@@ -1,0 +1,294 @@
+//! The one writer of a cluster's live state.
+//!
+//! Messages are taken in batches. After each batch readers get a new snapshot, then whoever waits for an observation is
+//! answered, then Applications are told: each once for each object, however often it changed within the batch. While
+//! the first lists are under way nobody is told of single objects; the end of it concerns everyone at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use argosy_kube_io::Error;
+use argosy_livestate::{Change, ClusterState, Deletion, Event, Resource, Scope, Touched};
+use argosy_object::ResourceKey;
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use tracing::{info, warn};
+
+use super::Shared;
+use crate::clusters::{KindFailure, Status};
+
+/// Messages taken at once. A batch of changes takes some ms, which bounds how old a snapshot can be under load.
+const BATCH_LEN: usize = 512;
+/// A watch that breaks so often in a row is a failure; less is everyday life and resumed without a gap.
+const BREAKS_MAX: u32 = 3;
+
+/// What the writer is told.
+pub(crate) enum Message {
+    /// These lists make up the cluster.
+    Expect(BTreeSet<Scope>),
+    /// Kinds and schemas have been looked at.
+    Looked,
+    /// A list begins.
+    ListStart(Scope),
+    /// An object of it.
+    Listed(Scope, Box<Resource>),
+    /// It is complete and true for this version.
+    ListEnd(Scope, String),
+    /// Changes are being followed.
+    Live(Scope),
+    /// The last step with this kind did not work.
+    Failed(Scope, Error),
+    /// An object appeared or changed.
+    Upsert(Box<Resource>),
+    /// An object went.
+    Delete(Deletion),
+    /// The server is reachable, or not any longer.
+    Reachable(bool),
+    /// The rules about which Application tracks what have changed.
+    Retag,
+    /// An answer to a write of ours shows the object like this.
+    Observe(Box<Resource>, oneshot::Sender<()>),
+    /// A read of ours shows that this incarnation is gone.
+    ObserveDeleted(ResourceKey, String, oneshot::Sender<()>),
+}
+
+/// How far one kind has come.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// Was listed completely at least once.
+    listed: bool,
+    /// Is being followed, or is known not to be possible.
+    settled: bool,
+    /// Failures in a row.
+    failures: u32,
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    state: ClusterState,
+    progress: BTreeMap<Scope, Progress>,
+    looked: bool,
+    reachable: bool,
+    /// Applications to tell, and of what.
+    touched: BTreeMap<Arc<str>, BTreeSet<Arc<ResourceKey>>>,
+    everyone: bool,
+}
+
+/// Writes until the last sender is gone or it is dropped.
+pub(crate) async fn run(shared: Arc<Shared>, mut messages: mpsc::Receiver<Message>) {
+    let mut writer = Writer {
+        shared,
+        state: ClusterState::new(),
+        progress: BTreeMap::new(),
+        looked: false,
+        reachable: true,
+        touched: BTreeMap::new(),
+        everyone: false,
+    };
+    let mut batch = Vec::with_capacity(BATCH_LEN);
+    while messages.recv_many(&mut batch, BATCH_LEN).await > 0 {
+        let mut waiting = Vec::new();
+        for message in batch.drain(..) {
+            writer.take(message, &mut waiting);
+        }
+        writer.publish();
+        for one in waiting {
+            let _ = one.send(());
+        }
+        writer.tell();
+        writer.judge();
+    }
+}
+
+impl Writer {
+    fn take(&mut self, message: Message, waiting: &mut Vec<oneshot::Sender<()>>) {
+        match message {
+            Message::Expect(scopes) => self.expect(scopes),
+            Message::Looked => self.looked = true,
+            Message::ListStart(scope) => self.state.begin_relist(&scope),
+            Message::Listed(scope, resource) => {
+                let touched = self.state.relist(&scope, resource);
+                self.note(touched);
+            }
+            Message::ListEnd(scope, version) => {
+                for touched in self.state.end_relist(&scope, &version) {
+                    self.note(touched);
+                }
+                if let Some(progress) = self.progress.get_mut(&scope) {
+                    // Applications that want objects of this kind could not be judged so far.
+                    self.everyone |= !progress.listed && progress.settled;
+                    *progress = Progress { listed: true, settled: true, failures: 0 };
+                }
+                self.shared.pending.write().remove(&scope);
+                self.recovered(&scope);
+            }
+            Message::Live(scope) => {
+                if let Some(progress) = self.progress.get_mut(&scope) {
+                    progress.settled = true;
+                    progress.failures = 0;
+                }
+                self.recovered(&scope);
+            }
+            Message::Failed(scope, error) => self.failed(scope, error),
+            Message::Upsert(resource) => {
+                let touched = self.state.apply(Event::Upsert(resource));
+                self.note(touched);
+            }
+            Message::Delete(deletion) => {
+                let touched = self.state.apply(Event::Delete(deletion));
+                self.note(touched);
+            }
+            Message::Reachable(reachable) => {
+                self.reachable = reachable;
+                if !reachable {
+                    // After an outage each kind must show that it goes on.
+                    for progress in self.progress.values_mut() {
+                        progress.settled = false;
+                    }
+                }
+            }
+            Message::Retag => {
+                let owner = self.shared.rules.borrow().owner.clone();
+                for touched in self.state.retag(|row| owner(&row.value())) {
+                    self.note(touched);
+                }
+            }
+            Message::Observe(resource, answer) => {
+                let touched = self.state.apply(Event::Upsert(resource));
+                self.note(touched);
+                waiting.push(answer);
+            }
+            Message::ObserveDeleted(key, uid, answer) => {
+                let touched = self.state.confirm_deleted(&key, &uid);
+                self.note(touched);
+                waiting.push(answer);
+            }
+        }
+    }
+
+    fn expect(&mut self, scopes: BTreeSet<Scope>) {
+        self.progress.retain(|scope, _| scopes.contains(scope));
+        let kinds: Vec<_> = self.state.snapshot().kinds().cloned().collect();
+        for kind in kinds {
+            if !scopes.iter().any(|scope| scope.kind == kind) {
+                for touched in self.state.remove_kind(&kind) {
+                    self.note(touched);
+                }
+            }
+        }
+        for scope in scopes {
+            self.progress.entry(scope).or_default();
+        }
+        let unlisted = self.progress.iter().filter(|(_, progress)| !progress.listed);
+        *self.shared.pending.write() = unlisted.map(|(scope, _)| scope.clone()).collect();
+    }
+
+    /// Remembers whom a change concerns.
+    fn note(&mut self, touched: Touched) {
+        if touched.change == Change::Nothing {
+            return;
+        }
+        let key = &touched.key;
+        if matches!(
+            (key.group.as_str(), key.kind.as_str()),
+            ("apiextensions.k8s.io", "CustomResourceDefinition") | ("apiregistration.k8s.io", "APIService")
+        ) {
+            // Not synced before kinds and schemas have been looked at with this in view.
+            self.looked &= matches!(*self.shared.status.borrow(), Status::Synced { .. });
+            self.shared.rediscover.notify_one();
+        }
+        for app in touched.apps {
+            self.touched.entry(app).or_default().insert(touched.key.clone());
+        }
+    }
+
+    fn failed(&mut self, scope: Scope, error: Error) {
+        // A list under way is void; what was known before stays.
+        self.state.abandon_relist(&scope);
+        let Some(progress) = self.progress.get_mut(&scope) else { return };
+        progress.failures += 1;
+        let refused = error.status().is_some();
+        if refused || progress.failures >= BREAKS_MAX {
+            // What is wrong is wrong with this kind; the others need not wait for it.
+            progress.settled = true;
+        }
+        if progress.listed && !refused && progress.failures < BREAKS_MAX {
+            return;
+        }
+        let failure = KindFailure {
+            kind: scope.kind.clone(),
+            namespace: scope.namespace.clone(),
+            message: error.message(),
+            since: Timestamp::now(),
+            listed: progress.listed,
+        };
+        let mut failures = self.shared.failures.write();
+        match failures.get_mut(&scope) {
+            Some(known) => known.message = failure.message,
+            None => {
+                warn!(cluster = self.shared.server, kind = %scope.kind, reason = failure.message, "kind cannot be followed");
+                failures.insert(scope.clone(), failure);
+                drop(failures);
+                self.note_kind(&scope);
+            }
+        }
+    }
+
+    fn recovered(&mut self, scope: &Scope) {
+        let listed = self.progress.get(scope).is_some_and(|progress| progress.listed);
+        if listed && self.shared.failures.write().remove(scope).is_some() {
+            info!(cluster = self.shared.server, kind = %scope.kind, "kind is followed again");
+            self.note_kind(scope);
+        }
+    }
+
+    /// Whatever is known of the kind has become reliable or unreliable.
+    fn note_kind(&mut self, scope: &Scope) {
+        let snapshot = self.state.snapshot();
+        for row in snapshot.by_kind(&scope.kind) {
+            for app in snapshot.apps_of(&row) {
+                self.touched.entry(app).or_default().insert(row.key.clone());
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let snapshot = self.state.snapshot();
+        if self.shared.snapshot.load().revision() != snapshot.revision() {
+            self.shared.snapshot.store(Arc::new(snapshot));
+        }
+    }
+
+    fn tell(&mut self) {
+        let touched = std::mem::take(&mut self.touched);
+        let everyone = std::mem::take(&mut self.everyone);
+        if !matches!(*self.shared.status.borrow(), Status::Synced { .. }) {
+            // Becoming synced concerns everyone anyhow.
+            return;
+        }
+        if everyone {
+            self.shared.sink.cluster_changed(&self.shared.server);
+            return;
+        }
+        for (app, keys) in touched {
+            for key in keys {
+                self.shared.sink.touched(&self.shared.server, &app, &key);
+            }
+        }
+    }
+
+    /// Says how the cluster as a whole stands.
+    fn judge(&self) {
+        if !self.reachable {
+            self.shared.set_status(Status::Failed {
+                message: format!("the API server {} cannot be reached", self.shared.server),
+                since: Timestamp::now(),
+            });
+            return;
+        }
+        if !self.looked || self.progress.values().any(|progress| !progress.settled) {
+            return;
+        }
+        self.shared.set_status(Status::Synced { at: Timestamp::now() });
+    }
+}

@@ -1,0 +1,171 @@
+//! A configured repository becomes the right to read it.
+
+use crate::chart::ChartRepo;
+use crate::error::{Error, Result};
+use crate::git::github_app::GithubApp;
+use crate::git::{Access, Credentials, Secret};
+use argosy_api::v1alpha1::{RepoCreds, Repository};
+
+/// What kind of place a source is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepoKind {
+    /// A git repository.
+    Git,
+    /// A Helm repository, classic or registry.
+    Helm,
+    /// An OCI artifact that is no chart.
+    Oci,
+}
+
+/// Decides by the source's chart, the configured type and the URL.
+pub fn kind(repo: &Repository, chart: &str) -> RepoKind {
+    if !chart.is_empty() || repo.r#type == "helm" {
+        RepoKind::Helm
+    } else if repo.r#type == "oci" || repo.repo.starts_with("oci://") {
+        RepoKind::Oci
+    } else {
+        RepoKind::Git
+    }
+}
+
+/// Access to a git repository.
+///
+/// # Errors
+/// [`Error::Repository`] for a URL that is not allowed.
+pub fn git(repo: &Repository) -> Result<Access> {
+    Access::new(
+        &repo.repo,
+        credentials(repo),
+        u32::try_from(repo.depth).unwrap_or(0),
+    )
+}
+
+/// Access to a chart repository.
+///
+/// # Errors
+/// [`Error::Repository`] for credentials of a kind that cannot be used.
+pub fn chart(repo: &Repository, pass_credentials: bool) -> Result<ChartRepo> {
+    let credentials = credentials(repo);
+    if let Some(reason) = &credentials.unsupported {
+        return Err(Error::Repository {
+            url: crate::git::url::display(&repo.repo),
+            message: reason.clone(),
+        });
+    }
+    // A registry is written without scheme when `enableOCI` is set.
+    let scheme_less = !repo.repo.contains("://");
+    Ok(ChartRepo::new(
+        &repo.repo,
+        repo.enable_oci || scheme_less,
+        repo.insecure_oci_force_http,
+        credentials,
+        pass_credentials,
+    ))
+}
+
+fn credentials(repo: &Repository) -> Credentials {
+    Credentials {
+        username: repo.username.clone(),
+        password: Secret::new(repo.password.clone()),
+        bearer_token: Secret::new(repo.bearer_token.clone()),
+        ssh_private_key: Secret::new(repo.ssh_private_key.clone()),
+        tls_client_cert: repo.tls_client_cert_data.clone(),
+        tls_client_key: Secret::new(repo.tls_client_cert_key.clone()),
+        insecure: repo.insecure || repo.insecure_ignore_host_key,
+        force_basic: repo.force_http_basic_auth,
+        proxy: repo.proxy.clone(),
+        no_proxy: repo.no_proxy.clone(),
+        github_app: (!repo.github_app_private_key.is_empty()).then(|| GithubApp {
+            app_id: repo.github_app_id,
+            installation_id: repo.github_app_installation_id,
+            private_key: Secret::new(repo.github_app_private_key.clone()),
+            base_url: repo.github_app_enterprise_base_url.clone(),
+        }),
+        unsupported: unsupported(repo),
+    }
+}
+
+fn unsupported(repo: &Repository) -> Option<String> {
+    let what = if !repo.gcp_service_account_key.is_empty() {
+        "Google Cloud service account"
+    } else if repo.use_azure_workload_identity || !repo.azure_service_principal_client_id.is_empty() {
+        "Azure"
+    } else {
+        return None;
+    };
+    Some(format!("{what} credentials are not supported yet"))
+}
+
+/// Finds the repository configured for a URL or name among those that came with a request, else makes one from the
+/// longest matching credential template, else an anonymous one.
+pub fn find(url: &str, repos: &[Repository], templates: &[RepoCreds]) -> Repository {
+    let normal = |url: &str| {
+        url.trim_end_matches('/')
+            .trim_start_matches("oci://")
+            .to_ascii_lowercase()
+    };
+    let wanted = normal(url);
+    if let Some(found) = repos.iter().find(|repo| normal(&repo.repo) == wanted) {
+        let mut found = found.clone();
+        // The URL as asked for says whether it is a registry.
+        found.enable_oci |= url.starts_with("oci://");
+        return found;
+    }
+    let template = templates
+        .iter()
+        .filter(|template| !template.url.is_empty() && wanted.starts_with(&normal(&template.url)))
+        .filter(|template| at_boundary(&wanted, &normal(&template.url)))
+        .max_by_key(|template| template.url.len());
+    let mut repo = Repository {
+        repo: url.to_owned(),
+        enable_oci: url.starts_with("oci://"),
+        ..Repository::default()
+    };
+    if let Some(template) = template {
+        repo.username = template.username.clone();
+        repo.password = template.password.clone();
+        repo.bearer_token = template.bearer_token.clone();
+        repo.ssh_private_key = template.ssh_private_key.clone();
+        repo.tls_client_cert_data = template.tls_client_cert_data.clone();
+        repo.tls_client_cert_key = template.tls_client_cert_key.clone();
+        repo.force_http_basic_auth = template.force_http_basic_auth;
+        repo.proxy = template.proxy.clone();
+        repo.no_proxy = template.no_proxy.clone();
+        repo.enable_oci |= template.enable_oci;
+        repo.insecure_oci_force_http = template.insecure_oci_force_http;
+    }
+    repo
+}
+
+/// A template for `https://example.com` is not for `https://example.com.evil.org`.
+fn at_boundary(url: &str, prefix: &str) -> bool {
+    match url.as_bytes().get(prefix.len()) {
+        None => true,
+        Some(next) => {
+            let past_host = prefix
+                .split_once("://")
+                .is_some_and(|(_, rest)| rest.contains('/'))
+                || !prefix.contains("://") && (prefix.contains('/') || prefix.contains(':'));
+            past_host || matches!(next, b'/' | b':' | b'?')
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_not_for_a_longer_host() {
+        let templates = [RepoCreds {
+            url: "https://example.com".into(),
+            password: "p".into(),
+            ..RepoCreds::default()
+        }];
+        assert_eq!(find("https://example.com/charts", &[], &templates).password, "p");
+        assert_eq!(
+            find("https://example.com.evil.org/charts", &[], &templates).password,
+            ""
+        );
+    }
+}

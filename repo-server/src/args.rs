@@ -1,0 +1,178 @@
+//! Arguments of the repo-server, under the names and environment twins of Argo CD.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `argosy repo-server`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// How to log.
+    #[command(flatten)]
+    pub log: argosy_runtime::args::Log,
+    /// Address of the gRPC port.
+    #[arg(long, env = "ARGOCD_REPO_SERVER_LISTEN_ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
+    pub address: IpAddr,
+    /// The gRPC port; 0 takes a free one.
+    #[arg(long, default_value_t = 8081)]
+    pub port: u16,
+    /// Address of the metrics port.
+    #[arg(long, env = "ARGOCD_REPO_SERVER_METRICS_LISTEN_ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
+    pub metrics_address: IpAddr,
+    /// The metrics port.
+    #[arg(long, default_value_t = 8084)]
+    pub metrics_port: u16,
+    /// Speak gRPC without TLS.
+    #[arg(long, env = "ARGOCD_REPO_SERVER_DISABLE_TLS")]
+    pub disable_tls: bool,
+    /// Directory with `tls.crt` and `tls.key`; without them a self-signed certificate is made.
+    #[arg(
+        long,
+        env = "ARGOCD_REPO_SERVER_TLS_PATH",
+        default_value = "/app/config/reposerver/tls"
+    )]
+    pub tls_path: PathBuf,
+    /// File with certificates of the authorities that clients must be known by; without it any client is served.
+    #[arg(long, env = "ARGOCD_REPO_SERVER_CLIENT_CA_PATH")]
+    pub client_ca_path: Option<PathBuf>,
+    /// Requests rendered at once; 0 is no limit.
+    #[arg(
+        long = "parallelismlimit",
+        env = "ARGOCD_REPO_SERVER_PARALLELISM_LIMIT",
+        default_value_t = 0
+    )]
+    pub parallelism_limit: usize,
+    /// How long rendered manifests may be used again.
+    #[arg(long, env = "ARGOCD_REPO_CACHE_EXPIRATION", value_parser = duration, default_value = "24h")]
+    pub repo_cache_expiration: Duration,
+    /// How long a resolved branch, tag or range may be used again.
+    #[arg(long, env = "ARGOCD_RECONCILIATION_TIMEOUT", value_parser = duration, default_value = "180s")]
+    pub revision_cache_expiration: Duration,
+    /// Size of the cache of rendered manifests.
+    #[arg(long, env = "ARGOSY_REPO_SERVER_MANIFEST_CACHE_SIZE", value_parser = bytes, default_value = "512Mi")]
+    pub manifest_cache_size: u64,
+    /// Where repositories and charts are kept.
+    #[arg(long, env = "ARGOSY_REPO_SERVER_CACHE_DIR")]
+    pub cache_dir: Option<PathBuf>,
+    /// Size of the unpacked charts and trees that are kept for reuse.
+    #[arg(long, env = "ARGOSY_REPO_SERVER_TREE_CACHE_SIZE", value_parser = bytes, default_value = "8Gi")]
+    pub tree_cache_size: u64,
+    /// Combined size of the files of one directory source.
+    #[arg(
+        long,
+        env = "ARGOCD_REPO_SERVER_MAX_COMBINED_DIRECTORY_MANIFESTS_SIZE",
+        value_parser = bytes,
+        default_value = "10M"
+    )]
+    pub max_combined_directory_manifests_size: u64,
+    /// Extracted size of one chart.
+    #[arg(long, env = "ARGOCD_REPO_SERVER_HELM_MANIFEST_MAX_EXTRACTED_SIZE", value_parser = bytes, default_value = "1G")]
+    pub helm_manifest_max_extracted_size: u64,
+    /// Largest gRPC message, in MB.
+    #[arg(long, env = "ARGOCD_GRPC_MAX_SIZE_MB", default_value_t = 100)]
+    pub grpc_max_size: usize,
+    /// Deadline of listing the refs of a repository.
+    #[arg(long, env = "ARGOCD_GIT_REQUEST_TIMEOUT", value_parser = duration, default_value = "15s")]
+    pub git_request_timeout: Duration,
+    /// Deadline of one run of a tool or a fetch.
+    #[arg(long, env = "ARGOCD_EXEC_TIMEOUT", value_parser = duration, default_value = "90s")]
+    pub exec_timeout: Duration,
+    /// Attempts of one request to a git server.
+    #[arg(long, env = "ARGOCD_GIT_ATTEMPTS_COUNT", default_value_t = 1)]
+    pub git_attempts: u32,
+    /// Whether submodules are fetched and read.
+    #[arg(
+        long = "enable-git-submodule",
+        env = "ARGOCD_GIT_MODULES_ENABLED",
+        default_value_t = true,
+        action = clap::ArgAction::Set
+    )]
+    pub git_modules_enabled: bool,
+    /// Whether directories that begin with a dot are listed.
+    #[arg(long, env = "ARGOCD_REPO_SERVER_INCLUDE_HIDDEN_DIRECTORIES")]
+    pub include_hidden_directories: bool,
+    /// The render worker; without it, the program of that name beside this one.
+    #[arg(long, env = "ARGOSY_RENDER_WORKER")]
+    pub render_worker: Option<PathBuf>,
+    /// Render workers at once; 0 is one per core.
+    #[arg(long, env = "ARGOSY_RENDER_WORKERS", default_value_t = 0)]
+    pub render_workers: usize,
+    /// Memory of one render worker.
+    #[arg(long, env = "ARGOSY_RENDER_WORKER_MEMORY", value_parser = bytes, default_value = "2Gi")]
+    pub render_worker_memory: u64,
+    /// Renders after which a worker is replaced.
+    #[arg(long, env = "ARGOSY_RENDER_WORKER_RENDERS", default_value_t = 1000)]
+    pub render_worker_renders: u64,
+}
+
+/// Go's durations: `1h30m`, `90s`, `250ms`; a bare number is seconds.
+///
+/// # Errors
+/// A text for people.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is not a duration like 1h30m");
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let mut rest = text;
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(bad)?;
+        let value: f64 = rest[..digits].parse().map_err(|_| bad())?;
+        rest = &rest[digits..];
+        let unit = rest
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(rest.len());
+        total += value
+            * match &rest[..unit] {
+                "h" => 3600.0,
+                "m" => 60.0,
+                "s" => 1.0,
+                "ms" => 1e-3,
+                "us" | "µs" => 1e-6,
+                "ns" => 1e-9,
+                _ => return Err(bad()),
+            };
+        rest = &rest[unit..];
+    }
+    Duration::try_from_secs_f64(total).map_err(|_| bad())
+}
+
+/// Quantities: `10M`, `512Mi`, `1G`, plain bytes.
+///
+/// # Errors
+/// A text for people.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let bad = || format!("{text:?} is not a size like 512Mi");
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let value: u64 = text[..end].parse().map_err(|_| bad())?;
+    let factor: u64 = match &text[end..] {
+        "" => 1,
+        "k" | "K" => 1000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        _ => return Err(bad()),
+    };
+    value.checked_mul(factor).ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_are_those_of_the_reference() {
+        assert_eq!(bytes("10M"), Ok(10_000_000));
+        assert_eq!(bytes("1Gi"), Ok(1 << 30));
+        assert!(bytes("x").is_err());
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("180"), Ok(Duration::from_secs(180)));
+        assert!(duration("soon").is_err());
+    }
+}

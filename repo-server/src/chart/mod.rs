@@ -1,0 +1,426 @@
+//! Charts from Helm repositories: classic ones by `index.yaml`, registries by OCI. A chart is unpacked once per
+//! digest and then only read.
+
+pub(crate) mod archive;
+pub mod index;
+mod oci;
+
+pub use archive::Limits;
+pub use index::{Entry, Index};
+
+use crate::error::{Error, Result};
+use crate::git::{Credentials, short_hash};
+use crate::http::Http;
+use crate::materialise::{Directory, Materialiser};
+use crate::metrics::Metrics;
+use crate::version;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Largest packed chart.
+const MAX_ARCHIVE: u64 = 100 << 20;
+
+/// A repository of charts together with the right to read it.
+#[derive(Clone, Debug)]
+pub struct ChartRepo {
+    /// URL without a trailing slash; for registries without `oci://`.
+    pub url: String,
+    /// Whether it is a registry.
+    pub oci: bool,
+    /// Speak HTTP to the registry.
+    pub plain_http: bool,
+    /// How to ask.
+    pub credentials: Arc<Credentials>,
+    /// Send credentials to other hosts that the index names.
+    pub pass_credentials: bool,
+}
+
+impl ChartRepo {
+    /// Reads the URL of a chart repository.
+    pub fn new(
+        url: &str,
+        oci: bool,
+        plain_http: bool,
+        credentials: Credentials,
+        pass_credentials: bool,
+    ) -> ChartRepo {
+        let trimmed = url.trim().trim_end_matches('/');
+        let without = trimmed.strip_prefix("oci://");
+        ChartRepo {
+            url: without.unwrap_or(trimmed).to_owned(),
+            oci: oci || without.is_some(),
+            plain_http,
+            credentials: Arc::new(credentials),
+            pass_credentials,
+        }
+    }
+
+    fn key(&self, chart: &str) -> (String, String) {
+        let name = if self.oci {
+            format!("{}/{chart}", self.url)
+        } else {
+            self.url.clone()
+        };
+        (name, self.credentials.fingerprint())
+    }
+
+    /// The URL for people.
+    pub fn shown(&self) -> String {
+        if self.oci {
+            format!("oci://{}", self.url)
+        } else {
+            crate::git::url::display(&self.url)
+        }
+    }
+}
+
+/// A chart that lies on disk.
+#[derive(Clone)]
+pub struct Chart {
+    /// Keeps the files.
+    pub directory: Arc<Directory>,
+    /// The directory with `Chart.yaml`.
+    pub path: PathBuf,
+    /// Names the content: a digest.
+    pub digest: String,
+}
+
+/// Finds and fetches charts.
+pub struct Charts {
+    http: Arc<Http>,
+    files: Arc<Materialiser>,
+    limits: Limits,
+    ttl: Duration,
+    oci: oci::Registries,
+    indexes: Mutex<HashMap<(String, String), Cell<Arc<Index>>>>,
+    tags: Mutex<HashMap<(String, String), Cell<Arc<Vec<String>>>>>,
+    /// What a version was found to be, so that a chart that was unpacked is not downloaded again to learn its digest.
+    digests: Mutex<HashMap<(String, String, String, String), String>>,
+}
+
+type Cell<T> = Arc<tokio::sync::Mutex<Option<(Instant, T)>>>;
+
+impl Charts {
+    /// Keeps unpacked charts in `files`; answers of repositories for `ttl`.
+    pub fn new(
+        http: Arc<Http>,
+        files: Arc<Materialiser>,
+        limits: Limits,
+        ttl: Duration,
+        metrics: Metrics,
+    ) -> Charts {
+        let oci = oci::Registries::new(http.trust().clone(), metrics);
+        Charts {
+            http,
+            files,
+            limits,
+            ttl,
+            oci,
+            indexes: Mutex::default(),
+            tags: Mutex::default(),
+            digests: Mutex::default(),
+        }
+    }
+
+    /// The version that a version or constraint means.
+    ///
+    /// # Errors
+    /// [`Error::Version`] if none fits; else as [`Charts::index`].
+    pub async fn resolve(
+        &self,
+        repo: &ChartRepo,
+        chart: &str,
+        revision: &str,
+        fresh: bool,
+    ) -> Result<String> {
+        if version::parse(revision).is_some() {
+            return Ok(revision.to_owned());
+        }
+        let wanted = if revision.is_empty() { "*" } else { revision };
+        let available: Vec<String> = if repo.oci {
+            // A registry cannot hold `+` in a tag; Helm writes `_` for it.
+            self.tags(repo, chart, fresh)
+                .await?
+                .iter()
+                .map(|tag| tag.replace('_', "+"))
+                .collect()
+        } else {
+            let index = self.index(repo, fresh).await?;
+            let entries = index.versions(chart);
+            if entries.is_empty() {
+                return Err(Error::Version {
+                    message: format!("chart \"{chart}\" not found in repository {}", repo.shown()),
+                });
+            }
+            entries.iter().map(|entry| entry.version.clone()).collect()
+        };
+        version::select(wanted, &available).map_err(|e| Error::Version {
+            message: format!("invalid revision for chart \"{chart}\": {e}"),
+        })
+    }
+
+    /// Fetches a version of a chart (or finds it fetched).
+    ///
+    /// # Errors
+    /// [`Error::Version`], [`Error::Fetch`], [`Error::Authentication`], [`Error::Limit`].
+    pub async fn fetch(&self, repo: &ChartRepo, chart: &str, version: &str) -> Result<Chart> {
+        let (name, fingerprint) = repo.key(chart);
+        let known = (name, fingerprint, chart.to_owned(), version.to_owned());
+        let digest = self
+            .digests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&known)
+            .cloned();
+        if let Some(digest) = digest
+            && let Ok(directory) = self
+                .files
+                .directory(&format!("chart-{digest}"), |_| Err(absent()))
+                .await
+        {
+            return open(directory, digest, chart);
+        }
+        let archive = if repo.oci {
+            self.oci.pull(repo, chart, version, MAX_ARCHIVE).await?
+        } else {
+            self.download(repo, chart, version).await?
+        };
+        let digest = hex_sha256(&archive);
+        let limits = self.limits;
+        let directory = self
+            .files
+            .directory(&format!("chart-{digest}"), move |path| {
+                archive::unpack(&archive, path, limits)
+            })
+            .await?;
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        if digests.len() > 50_000 {
+            digests.clear();
+        }
+        digests.insert(known, digest.clone());
+        drop(digests);
+        open(directory, digest, chart)
+    }
+
+    async fn download(&self, repo: &ChartRepo, chart: &str, version: &str) -> Result<Vec<u8>> {
+        let index = self.index(repo, false).await?;
+        let mut entry = find(&index, chart, version).cloned();
+        if entry.is_none() {
+            // The version may have been published since.
+            let index = self.index(repo, true).await?;
+            entry = find(&index, chart, version).cloned();
+        }
+        let Some(entry) = entry else {
+            return Err(Error::Version {
+                message: format!(
+                    "chart \"{chart}\" version \"{version}\" not found in {} repository",
+                    repo.shown()
+                ),
+            });
+        };
+        let base = format!("{}/", repo.url);
+        let base = url::Url::parse(&base).map_err(|e| Error::Repository {
+            url: repo.shown(),
+            message: format!("the URL is not valid: {e}"),
+        })?;
+        let mut last = None;
+        for location in &entry.urls {
+            let Ok(location) = base.join(location) else {
+                continue;
+            };
+            match self
+                .http
+                .get(
+                    location.as_str(),
+                    &repo.url,
+                    &repo.credentials,
+                    repo.pass_credentials,
+                    MAX_ARCHIVE,
+                )
+                .await
+            {
+                Ok(fetched) => {
+                    let found = hex_sha256(&fetched.body);
+                    if !entry.digest.is_empty() && entry.digest != found {
+                        return Err(Error::Fetch {
+                            attempted: "failed to verify",
+                            url: crate::git::url::display(location.as_str()),
+                            message: format!("its digest is {found}, the index says {}", entry.digest),
+                        });
+                    }
+                    return Ok(fetched.body);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::Version {
+            message: format!("chart \"{chart}\" has no usable URL"),
+        }))
+    }
+
+    /// The index of a classic repository.
+    ///
+    /// # Errors
+    /// As [`Http::get`]; [`Error::Manifest`] when it cannot be read.
+    pub async fn index(&self, repo: &ChartRepo, fresh: bool) -> Result<Arc<Index>> {
+        let asked = Instant::now();
+        let cell = self
+            .indexes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(repo.key(""))
+            .or_default()
+            .clone();
+        let mut cached = cell.lock().await;
+        if let Some((at, index)) = &*cached
+            && (*at >= asked || !fresh && at.elapsed() < self.ttl)
+        {
+            return Ok(index.clone());
+        }
+        let started = Instant::now();
+        let url = format!("{}/index.yaml", repo.url);
+        let fetched = self
+            .http
+            .get(&url, &repo.url, &repo.credentials, false, index::MAX_INDEX)
+            .await?;
+        let index = tokio::task::spawn_blocking(move || Index::parse(&fetched.body))
+            .await
+            .unwrap_or_else(|e| Err(Error::io("failed to read an index", e)))?;
+        let index = Arc::new(index);
+        *cached = Some((started, index.clone()));
+        Ok(index)
+    }
+
+    /// The tags of a chart in a registry.
+    ///
+    /// # Errors
+    /// [`Error::Fetch`], [`Error::Authentication`].
+    pub async fn tags(&self, repo: &ChartRepo, chart: &str, fresh: bool) -> Result<Arc<Vec<String>>> {
+        let asked = Instant::now();
+        let cell = self
+            .tags
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(repo.key(chart))
+            .or_default()
+            .clone();
+        let mut cached = cell.lock().await;
+        if let Some((at, tags)) = &*cached
+            && (*at >= asked || !fresh && at.elapsed() < self.ttl)
+        {
+            return Ok(tags.clone());
+        }
+        let started = Instant::now();
+        let tags = Arc::new(self.oci.tags(repo, chart).await?);
+        *cached = Some((started, tags.clone()));
+        Ok(tags)
+    }
+
+    /// Fetches an OCI artifact that is no chart: one layer, unpacked, with the digest of its manifest.
+    ///
+    /// # Errors
+    /// As [`Charts::fetch`].
+    pub async fn artifact(
+        &self,
+        repo: &ChartRepo,
+        revision: &str,
+        fresh: bool,
+    ) -> Result<(Arc<Directory>, String)> {
+        let revision = if revision.is_empty() || revision == "HEAD" {
+            "latest"
+        } else {
+            revision
+        };
+        let reference = if revision.starts_with("sha256:") || version::parse(revision).is_some() {
+            revision.to_owned()
+        } else if version::Constraint::parse(revision).is_some() {
+            let tags = self.tags(repo, "", fresh).await?;
+            version::select(revision, &tags).map_err(|message| Error::Version { message })?
+        } else {
+            revision.to_owned()
+        };
+        let (archive, digest) = self.oci.artifact(repo, &reference, MAX_ARCHIVE).await?;
+        let limits = self.limits;
+        let name = format!("oci-{}", hex_sha256(&archive));
+        let directory = self
+            .files
+            .directory(&name, move |path| archive::unpack(&archive, path, limits))
+            .await?;
+        Ok((directory, digest))
+    }
+
+    /// Whether a registry can be reached with its credentials.
+    ///
+    /// # Errors
+    /// [`Error::Fetch`], [`Error::Authentication`].
+    pub async fn ping(&self, repo: &ChartRepo) -> Result<()> {
+        self.oci.ping(repo).await
+    }
+
+    /// Unpacked copies; shared with materialised trees.
+    pub fn files(&self) -> &Arc<Materialiser> {
+        &self.files
+    }
+
+    /// HTTP, for value files by URL.
+    pub fn http(&self) -> &Arc<Http> {
+        &self.http
+    }
+}
+
+fn absent() -> Error {
+    Error::io("failed to find an unpacked chart", "it was evicted")
+}
+
+fn find<'a>(index: &'a Index, chart: &str, version: &str) -> Option<&'a Entry> {
+    let entries = index.versions(chart);
+    let exact = entries.iter().find(|entry| entry.version == version);
+    // `1.2.3` and `v1.2.3` are one version to Helm.
+    exact.or_else(|| {
+        let wanted = version::parse(version)?;
+        entries
+            .iter()
+            .find(|entry| version::parse(&entry.version).is_some_and(|found| found == wanted))
+    })
+}
+
+/// Finds the chart inside its archive: the directory of its name, or else the only one with a `Chart.yaml`.
+fn open(directory: Arc<Directory>, digest: String, chart: &str) -> Result<Chart> {
+    let root = directory.path();
+    let name = chart.rsplit('/').next().unwrap_or(chart);
+    let named = root.join(name);
+    let path = if named.join("Chart.yaml").is_file() {
+        named
+    } else {
+        let found = std::fs::read_dir(root)
+            .map_err(|e| Error::io("failed to read an unpacked chart", e))?
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.join("Chart.yaml").is_file());
+        found.ok_or_else(|| Error::Source(format!("the archive of chart \"{chart}\" holds no Chart.yaml")))?
+    };
+    Ok(Chart {
+        directory,
+        path,
+        digest,
+    })
+}
+
+pub(crate) fn hex_sha256(data: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, data);
+    digest
+        .as_ref()
+        .iter()
+        .fold(String::with_capacity(64), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+/// A file name for any text.
+pub(crate) fn key(text: &str) -> String {
+    short_hash(text)
+}

@@ -1,0 +1,174 @@
+//! The files of one commit, read straight from the objects.
+
+use super::Repo;
+use super::submodule::{self, Modules};
+use crate::error::{Error, Result};
+use crate::tree::{Node, Raw, RawEntry, RawKind};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A tree of the object store, seen as a directory. Cheap to clone; clones share what was decoded.
+#[derive(Clone)]
+pub struct GitTree {
+    repo: Arc<Repo>,
+    root: gix::ObjectId,
+    decoded: Arc<Mutex<HashMap<gix::ObjectId, Listing>>>,
+    /// Fetched submodules by the commits that this tree, or one of them, names.
+    modules: Arc<Modules>,
+}
+
+type Listing = Arc<Vec<RawEntry>>;
+
+impl GitTree {
+    pub(super) fn new(repo: Arc<Repo>, root: gix::ObjectId) -> GitTree {
+        GitTree {
+            repo,
+            root,
+            decoded: Arc::default(),
+            modules: submodule::none(),
+        }
+    }
+
+    /// Id of the whole tree: equal trees have equal ids, in every commit and repository.
+    pub fn root_id(&self) -> String {
+        self.root.to_hex().to_string()
+    }
+
+    /// A directory of this tree as a tree of its own.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the node is not a directory of this tree.
+    pub fn subtree(&self, node: &Node) -> Result<GitTree> {
+        let (tree, id) = self.place(&node.id);
+        Ok(GitTree {
+            root: tree.id(id)?,
+            modules: self.modules.clone(),
+            ..tree.clone()
+        })
+    }
+
+    /// The same tree with its submodules filled in.
+    pub(super) fn with_modules(self, modules: Modules) -> GitTree {
+        if modules.is_empty() {
+            self
+        } else {
+            GitTree {
+                modules: Arc::new(modules),
+                ..self
+            }
+        }
+    }
+
+    /// Ids of what lies in a submodule are `COMMIT:ID`; gives the tree that knows the id.
+    fn place<'a>(&'a self, text: &'a str) -> (&'a GitTree, &'a str) {
+        match text
+            .split_once(':')
+            .and_then(|(commit, id)| Some((self.modules.get(commit)?, id)))
+        {
+            Some(found) => found,
+            None => (self, text),
+        }
+    }
+
+    fn listing(&self, id: gix::ObjectId) -> Result<Listing> {
+        if let Some(found) = self
+            .decoded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+        {
+            return Ok(found.clone());
+        }
+        let broken = |e: &dyn std::fmt::Display| Error::io(format!("failed to read tree {id}"), e);
+        let repo = self.repo.local();
+        let tree = repo.find_tree(id).map_err(|e| broken(&e))?;
+        let mut entries = Vec::new();
+        for entry in tree.iter() {
+            let entry = entry.map_err(|e| broken(&e))?;
+            // A name that is not UTF-8 cannot be written in a source; `.git` in a tree is an attack.
+            let Ok(name) = std::str::from_utf8(entry.filename()) else {
+                continue;
+            };
+            if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+                continue;
+            }
+            if name.eq_ignore_ascii_case(".git") {
+                continue;
+            }
+            use gix::objs::tree::EntryKind;
+            let kind = match entry.kind() {
+                EntryKind::Tree => RawKind::Directory,
+                EntryKind::Blob => RawKind::File { executable: false },
+                EntryKind::BlobExecutable => RawKind::File { executable: true },
+                EntryKind::Link => RawKind::Link,
+                EntryKind::Commit => RawKind::Submodule,
+            };
+            entries.push(RawEntry {
+                name: name.to_owned(),
+                kind,
+                id: entry.object_id().to_hex().to_string(),
+            });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        let listing = Arc::new(entries);
+        self.decoded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, listing.clone());
+        Ok(listing)
+    }
+
+    fn id(&self, text: &str) -> Result<gix::ObjectId> {
+        if text.is_empty() {
+            return Ok(self.root);
+        }
+        gix::ObjectId::from_hex(text.as_bytes())
+            .map_err(|e| Error::io(format!("failed to read object {text}"), e))
+    }
+}
+
+impl Raw for GitTree {
+    fn root(&self) -> String {
+        self.root_id()
+    }
+
+    fn list(&self, id: &str) -> Result<Listing> {
+        let (tree, plain) = self.place(id);
+        let listing = tree.listing(tree.id(plain)?)?;
+        if self.modules.is_empty() {
+            return Ok(listing);
+        }
+        // Entries of a submodule say which one; a submodule that was fetched is a directory.
+        let prefix = id.split_once(':').map(|(commit, _)| commit);
+        let entries = listing
+            .iter()
+            .map(|entry| match (entry.kind, self.modules.get(&entry.id)) {
+                (RawKind::Submodule, Some(module)) => RawEntry {
+                    kind: RawKind::Directory,
+                    id: format!("{}:{}", entry.id, module.root_id()),
+                    name: entry.name.clone(),
+                },
+                _ => RawEntry {
+                    id: prefix.map_or_else(|| entry.id.clone(), |commit| format!("{commit}:{}", entry.id)),
+                    ..entry.clone()
+                },
+            });
+        Ok(Arc::new(entries.collect()))
+    }
+
+    fn read(&self, id: &str, limit: u64, shown: &str) -> Result<Vec<u8>> {
+        let (tree, plain) = self.place(id);
+        let id = tree.id(plain)?;
+        let repo = tree.repo.local();
+        let broken = |e: &dyn std::fmt::Display| Error::io(format!("failed to read {shown}"), e);
+        let size = repo.find_header(id).map_err(|e| broken(&e))?.size();
+        if size > limit {
+            return Err(Error::Limit {
+                which: format!("size of {shown}"),
+                limit: format!("{limit} bytes"),
+            });
+        }
+        let mut blob = repo.find_blob(id).map_err(|e| broken(&e))?;
+        Ok(blob.take_data())
+    }
+}

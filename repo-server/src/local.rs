@@ -1,0 +1,178 @@
+//! Rendering without a server, for `argosy render`: the same code on a repository or on a plain directory.
+
+use crate::access;
+use crate::args::Args;
+use crate::error::{Error, Result};
+use crate::manifest;
+use crate::metrics::Metrics;
+use crate::path::TreePath;
+use crate::render::{Located, Renderer, Request, Tracking};
+use crate::tree::Tree;
+use argosy_api::v1alpha1::{ApplicationSource, HelmOptions, KustomizeOptions, RefTarget, Repository};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Where the files are.
+#[derive(Clone, Debug)]
+pub enum Files {
+    /// Each source's own `repoURL`.
+    Repositories,
+    /// A directory of this machine, as it is now, instead of every git repository that the sources name.
+    Directory(PathBuf),
+}
+
+/// What to render.
+#[derive(Clone, Debug)]
+pub struct LocalRequest {
+    /// Where the files are.
+    pub files: Files,
+    /// The sources, in the order of the Application. Those that only have a `ref` lend their files.
+    pub sources: Vec<ApplicationSource>,
+    /// Revision instead of each source's own, when not empty.
+    pub revision: String,
+    /// Instance name of the Application.
+    pub app_name: String,
+    /// Destination namespace.
+    pub namespace: String,
+    /// Project.
+    pub project: String,
+    /// Version of the target.
+    pub kube_version: String,
+    /// API versions of the target.
+    pub api_versions: Vec<String>,
+    /// Repositories with credentials.
+    pub credentials: Vec<Repository>,
+    /// Options of Kustomize.
+    pub kustomize_options: KustomizeOptions,
+    /// Marks; `None` leaves objects unmarked.
+    pub tracking: Option<Tracking>,
+    /// Where repositories are kept between calls; without it they are fetched into a temporary directory.
+    pub cache_dir: Option<PathBuf>,
+    /// The render worker, if it is not beside the running executable.
+    pub render_worker: Option<PathBuf>,
+}
+
+impl Default for LocalRequest {
+    fn default() -> Self {
+        LocalRequest {
+            files: Files::Repositories,
+            sources: Vec::new(),
+            revision: String::new(),
+            app_name: String::new(),
+            namespace: String::new(),
+            project: "default".into(),
+            kube_version: String::new(),
+            api_versions: Vec::new(),
+            credentials: Vec::new(),
+            kustomize_options: KustomizeOptions::default(),
+            tracking: None,
+            cache_dir: None,
+            render_worker: None,
+        }
+    }
+}
+
+/// Renders all sources, one after another.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn render(request: LocalRequest) -> Result<Vec<Value>> {
+    // Dropped, and with it the files, when the manifests are there.
+    let temporary =
+        tempfile::tempdir().map_err(|e| Error::io("failed to create a temporary directory", e))?;
+    let cache_dir = request
+        .cache_dir
+        .clone()
+        .unwrap_or_else(|| temporary.path().to_owned());
+    let mut args = defaults();
+    args.render_worker.clone_from(&request.render_worker);
+    let renderer = crate::renderer(&args, &cache_dir, Metrics::default())?;
+    let mut refs = BTreeMap::new();
+    for source in request.sources.iter().filter(|source| !source.r#ref.is_empty()) {
+        let target = RefTarget {
+            repo: access::find(&source.repo_url, &request.credentials, &[]),
+            target_revision: source.target_revision.clone(),
+            chart: source.chart.clone(),
+        };
+        refs.insert(format!("${}", source.r#ref), target);
+    }
+    let mut objects = Vec::new();
+    for source in &request.sources {
+        if !source.r#ref.is_empty() && source.path.is_empty() && source.chart.is_empty() {
+            continue;
+        }
+        objects.extend(one(&renderer, &request, source, &refs).await?);
+    }
+    Ok(objects)
+}
+
+async fn one(
+    renderer: &Renderer,
+    local: &LocalRequest,
+    source: &ApplicationSource,
+    refs: &BTreeMap<String, RefTarget>,
+) -> Result<Vec<Value>> {
+    let request = Request {
+        repo: access::find(&source.repo_url, &local.credentials, &[]),
+        revision: local.revision.clone(),
+        app_name: local.app_name.clone(),
+        namespace: local.namespace.clone(),
+        project: local.project.clone(),
+        source: source.clone(),
+        multiple_sources: local.sources.len() > 1,
+        ref_sources: refs.clone(),
+        repos: local.credentials.clone(),
+        kustomize_options: local.kustomize_options.clone(),
+        helm_options: HelmOptions::default(),
+        kube_version: local.kube_version.clone(),
+        api_versions: local.api_versions.clone(),
+        tracking: local.tracking.clone(),
+        ..Request::default()
+    };
+    let directory = match &local.files {
+        Files::Directory(directory) if source.chart.is_empty() => directory,
+        _ => {
+            let manifests = renderer.manifests(&request).await?;
+            let texts = manifests.rendered.manifests.iter();
+            return texts
+                .map(|text| serde_json::from_str(text).map_err(|e| Error::io("failed to read a manifest", e)))
+                .collect();
+        }
+    };
+    let tree = Tree::disk(directory)?;
+    let located = Located {
+        path: TreePath::parse(&source.path)?,
+        tree: tree.clone(),
+        revision: local.revision.clone(),
+        id: String::new(),
+        on_disk: None,
+        commit: None,
+    };
+    let refs = refs.keys().map(|name| (name.clone(), tree.clone())).collect();
+    let (_, output) = renderer.produce(&request, &located, &refs).await?;
+    let mut objects = manifest::flatten(output.objects)?;
+    if let Some(tracking) = &local.tracking {
+        crate::render::stamp(&mut objects, &request, tracking)?;
+    }
+    Ok(objects)
+}
+
+/// The arguments of a repo-server that was given none.
+pub fn defaults() -> Args {
+    use clap::{Args as _, FromArgMatches as _};
+    let command = Args::augment_args(clap::Command::new("repo-server").no_binary_name(true));
+    let matches = command.try_get_matches_from(std::iter::empty::<&str>());
+    let parsed = matches.and_then(|matches| Args::from_arg_matches(&matches));
+    parsed.expect("invariant: every argument has a default")
+}
+
+/// The marks that an installation without settings puts on objects.
+pub fn default_tracking() -> Tracking {
+    let config = argosy_api::tracking::Config::default();
+    Tracking {
+        label_key: config.label_key,
+        method: config.method.as_str().to_owned(),
+        installation_id: String::new(),
+    }
+}

@@ -1,0 +1,242 @@
+//! Texts and tool output become Kubernetes objects.
+
+use crate::error::{Error, Result};
+use argosy_object::yaml;
+use serde_json::Value;
+
+/// A file with this marker is not a manifest.
+const SKIP_MARKER: &[u8] = b"+argocd:skip-file-rendering";
+
+/// Budgets for manifests.
+pub(crate) fn limits() -> yaml::Limits {
+    yaml::Limits::default()
+}
+
+/// Budgets for the index of a Helm repository, which is large and harmless.
+pub(crate) fn index_limits() -> yaml::Limits {
+    yaml::Limits {
+        bytes: 128 << 20,
+        nodes: 20_000_000,
+        ..yaml::Limits::default()
+    }
+}
+
+/// Reads a YAML file as Argo CD does: several documents, empty ones dropped. A file that is no manifest at all is
+/// passed over; one that is half a manifest is an error that names file and line.
+///
+/// # Errors
+/// [`Error::Manifest`].
+pub fn from_yaml(file: &str, text: &[u8]) -> Result<Vec<Value>> {
+    if skipped(text) {
+        return Ok(Vec::new());
+    }
+    let bad = |line: Option<u64>, message: String| Error::Manifest {
+        file: file.to_owned(),
+        line,
+        message,
+    };
+    let looks_like_manifest = || {
+        [&b"apiVersion:"[..], b"kind:", b"metadata:"]
+            .iter()
+            .all(|part| contains(text, part))
+    };
+    let documents = match yaml::parse_all(text, &limits()) {
+        Ok(documents) => documents,
+        Err(error) => {
+            if looks_like_manifest() {
+                return Err(bad(Some(error.line as u64), error.message));
+            }
+            return Ok(Vec::new());
+        }
+    };
+    let mut objects = Vec::new();
+    for document in documents {
+        let line = Some(document.line as u64);
+        match document.value {
+            Value::Null => {}
+            Value::Object(map) if map.is_empty() => {}
+            Value::Object(map)
+                if map
+                    .get("kind")
+                    .and_then(Value::as_str)
+                    .is_some_and(|kind| !kind.is_empty()) =>
+            {
+                objects.push(Value::Object(map));
+            }
+            _ if objects.is_empty() && !looks_like_manifest() => return Ok(Vec::new()),
+            Value::Object(_) => return Err(bad(line, "Object 'Kind' is missing".into())),
+            _ => return Err(bad(line, "the document is not an object".into())),
+        }
+    }
+    Ok(objects)
+}
+
+/// Reads a JSON file: one object.
+///
+/// # Errors
+/// [`Error::Manifest`].
+pub fn from_json(file: &str, text: &[u8]) -> Result<Vec<Value>> {
+    if skipped(text) {
+        return Ok(Vec::new());
+    }
+    let bad = |line: Option<u64>, message: String| Error::Manifest {
+        file: file.to_owned(),
+        line,
+        message,
+    };
+    let value: Value = serde_json::from_slice(text).map_err(|e| bad(Some(e.line() as u64), e.to_string()))?;
+    match &value {
+        Value::Null => Ok(Vec::new()),
+        Value::Object(map)
+            if map
+                .get("kind")
+                .and_then(Value::as_str)
+                .is_some_and(|kind| !kind.is_empty()) =>
+        {
+            Ok(vec![value])
+        }
+        Value::Object(map) if map.is_empty() => Ok(Vec::new()),
+        Value::Object(_) => Err(bad(None, "Object 'Kind' is missing".into())),
+        _ => Err(bad(None, "the document is not an object".into())),
+    }
+}
+
+/// Expands Lists and drops what is empty: what comes out are the objects to apply, in order.
+///
+/// # Errors
+/// [`Error::Manifest`] for a List item that is not an object.
+pub fn flatten(objects: Vec<Value>) -> Result<Vec<Value>> {
+    let mut out = Vec::with_capacity(objects.len());
+    for object in objects {
+        flatten_one(object, &mut out, 0)?;
+    }
+    Ok(out)
+}
+
+fn flatten_one(object: Value, out: &mut Vec<Value>, depth: usize) -> Result<()> {
+    let Value::Object(mut map) = object else {
+        return Ok(());
+    };
+    if map.is_empty() {
+        return Ok(());
+    }
+    let is_list_kind = map
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.ends_with("List"));
+    match map.get("items") {
+        Some(Value::Array(_)) if depth < 8 => {
+            let Some(Value::Array(items)) = map.remove("items") else {
+                return Ok(());
+            };
+            let item_kind = map
+                .get("kind")
+                .and_then(Value::as_str)
+                .filter(|kind| *kind != "List")
+                .and_then(|kind| kind.strip_suffix("List"))
+                .map(str::to_owned);
+            let version = map.get("apiVersion").cloned();
+            for item in items {
+                let Value::Object(mut item) = item else {
+                    return Err(Error::Manifest {
+                        file: "a List".into(),
+                        line: None,
+                        message: "an item of it is not an object".into(),
+                    });
+                };
+                // The items of a typed list may leave out what the list says already.
+                if let Some(kind) = &item_kind {
+                    if item.get("kind").is_none() {
+                        item.insert("kind".into(), Value::String(kind.clone()));
+                    }
+                    if item.get("apiVersion").is_none()
+                        && let Some(version) = &version
+                    {
+                        item.insert("apiVersion".into(), version.clone());
+                    }
+                }
+                flatten_one(Value::Object(item), out, depth + 1)?;
+            }
+        }
+        Some(Value::Null) | None
+            if is_list_kind
+                && map
+                    .keys()
+                    .all(|key| matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "items")) => {}
+        _ => out.push(Value::Object(map)),
+    }
+    Ok(())
+}
+
+/// Whether the author asked for a file not to be rendered.
+pub(crate) fn skipped(text: &[u8]) -> bool {
+    contains(text, SKIP_MARKER)
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn documents_are_split_and_empty_ones_dropped() {
+        let text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n---\n# nothing\n---\nnull\n---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: b\n";
+        let kinds: Vec<_> = from_yaml("a.yaml", text)
+            .unwrap()
+            .iter()
+            .map(|o| o["kind"].clone())
+            .collect();
+        assert_eq!(kinds, ["ConfigMap", "Secret"]);
+    }
+
+    #[test]
+    fn other_yaml_is_passed_over_and_broken_manifests_are_not() {
+        assert!(from_yaml("values.yaml", b"replicas: 3\n").unwrap().is_empty());
+        assert!(from_yaml("x.yaml", b"{{ if .Values }}\n").unwrap().is_empty());
+        let error = from_yaml(
+            "dir/x.yaml",
+            b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: [a\n",
+        )
+        .unwrap_err();
+        assert!(
+            error.to_string().starts_with("failed to parse dir/x.yaml line "),
+            "{error}"
+        );
+        let error = from_yaml(
+            "x.yaml",
+            b"apiVersion: v1\nkind: A\n---\napiVersion: v1\nmetadata: {}\n",
+        )
+        .unwrap_err();
+        assert!(error.to_string().contains("Kind"), "{error}");
+        assert!(
+            from_yaml(
+                "x.yaml",
+                b"# +argocd:skip-file-rendering\napiVersion: v1\nkind: [\nmetadata:"
+            )
+            .unwrap()
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn lists_are_expanded() {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "A"},
+            {"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"metadata": {"name": "x"}}]},
+        ]});
+        let empty = json!({"apiVersion": "v1", "kind": "List", "items": null});
+        let out = flatten(vec![list, empty, Value::Null]).unwrap();
+        assert_eq!(
+            out,
+            vec![
+                json!({"apiVersion": "v1", "kind": "A"}),
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}),
+            ]
+        );
+    }
+}

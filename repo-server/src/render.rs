@@ -1,0 +1,624 @@
+//! The recipe: a source at a revision becomes manifests.
+//!
+//! 1. [`Renderer::locate`]: revision → commit or chart version → tree of files;
+//! 2. look up by that tree and all parameters; then by what an earlier render read;
+//! 3. [`Renderer::produce`]: overrides, detection, the tool;
+//! 4. Lists expanded, tracking stamped, JSON texts.
+//!
+//! One render runs per key however many wait for it.
+
+use crate::access::{self, RepoKind};
+use crate::chart::{Chart, ChartRepo, Charts};
+use crate::env::BuildEnv;
+use crate::error::{Error, Result};
+use crate::git::{Access, Commit, Git};
+use crate::http::Http;
+use crate::manifest;
+use crate::manifest_cache::{Entry, ManifestCache, Rendered};
+use crate::materialise::{Directory, Materialiser};
+use crate::metrics::Metrics;
+use crate::path::TreePath;
+use crate::source::detect::{self, SourceType};
+use crate::source::helm::Location;
+use crate::source::{Output, directory, helm, jsonnet, kustomize, overrides, remote};
+use crate::tree::{Node, Tree};
+use crate::worker::Workers;
+use argosy_api::v1alpha1::{
+    ApplicationSource, HelmOptions, KustomizeOptions, RefTarget, RepoCreds, Repository,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How objects are marked as belonging to an Application.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tracking {
+    /// Key of the label.
+    pub label_key: String,
+    /// `annotation`, `label` or `annotation+label`; empty is `annotation`.
+    pub method: String,
+    /// Name of this installation; may be empty.
+    pub installation_id: String,
+}
+
+/// One source to render. Everything that the output depends on is in here.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Where the source is, with credentials.
+    pub repo: Repository,
+    /// Overrides the revision of the source when not empty.
+    pub revision: String,
+    /// Render even if the answer is known.
+    pub no_cache: bool,
+    /// Ask the repository even if the revision is known.
+    pub no_revision_cache: bool,
+    /// Instance name (`web`, or `team_web` for an Application of another namespace).
+    pub app_name: String,
+    /// Destination namespace.
+    pub namespace: String,
+    /// Project.
+    pub project: String,
+    /// The source.
+    pub source: ApplicationSource,
+    /// Whether the Application has several sources.
+    pub multiple_sources: bool,
+    /// Sources that others refer to as `$name`.
+    pub ref_sources: BTreeMap<String, RefTarget>,
+    /// Repositories for chart dependencies.
+    pub repos: Vec<Repository>,
+    /// Credential templates for chart dependencies.
+    pub repo_creds: Vec<RepoCreds>,
+    /// Repositories that the project permits.
+    pub permitted_repos: Vec<String>,
+    /// Options of Kustomize.
+    pub kustomize_options: KustomizeOptions,
+    /// Options of Helm.
+    pub helm_options: HelmOptions,
+    /// Version of the target.
+    pub kube_version: String,
+    /// API versions of the target.
+    pub api_versions: Vec<String>,
+    /// Marks; `None` leaves objects unmarked.
+    pub tracking: Option<Tracking>,
+    /// Tools that are switched off, by name of the source type.
+    pub enabled_types: BTreeMap<String, bool>,
+}
+
+/// Manifests and where they came from.
+#[derive(Clone, Debug)]
+pub struct Manifests {
+    /// The cached part.
+    pub rendered: Arc<Rendered>,
+    /// Commit or chart version.
+    pub revision: String,
+}
+
+/// Budgets and switches.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Sum of the files of a directory source.
+    pub directory_bytes: u64,
+    /// Output of one tool.
+    pub output_bytes: u64,
+}
+
+/// Everything that rendering needs.
+pub struct Renderer {
+    /// Repositories.
+    pub git: Git,
+    /// Charts.
+    pub charts: Charts,
+    /// HTTP.
+    pub http: Arc<Http>,
+    /// Directories for tools.
+    pub files: Arc<Materialiser>,
+    /// Helm and Kustomize.
+    pub workers: Arc<Workers>,
+    /// Jsonnet.
+    pub jsonnet: jsonnet::Engine,
+    /// Counters.
+    pub metrics: Metrics,
+    /// Budgets.
+    pub limits: Limits,
+    /// Parent of the private directories of renders.
+    pub scratch: PathBuf,
+    pub(crate) cache: ManifestCache,
+}
+
+/// A source whose revision is known and whose files can be read.
+pub struct Located {
+    /// All files.
+    pub tree: Tree,
+    /// The source's directory inside them.
+    pub path: TreePath,
+    /// Commit SHA, or chart version.
+    pub revision: String,
+    /// Names the tree: equal for equal content.
+    pub id: String,
+    /// Where the files lie already, for charts.
+    pub on_disk: Option<Arc<Directory>>,
+    /// The commit, for git.
+    pub commit: Option<Commit>,
+}
+
+impl Renderer {
+    /// Renders a source, or finds it rendered.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn manifests(&self, request: &Request) -> Result<Manifests> {
+        let _pending = self
+            .metrics
+            .pending(&crate::git::url::display(&request.repo.repo));
+        let located = self.locate(request).await?;
+        let refs = self.refs(request).await?;
+        let exact = key(request, &refs, Some(&located));
+        let revision = located.revision.clone();
+        if request.no_cache {
+            self.cache.forget(&exact).await;
+        } else if let Some(entry) = self.cache.get(&exact).await {
+            self.metrics.cache("exact");
+            return match entry {
+                Entry::Done(rendered) => Ok(Manifests { rendered, revision }),
+                Entry::Failed { error, .. } => Err(error),
+            };
+        }
+        let content = key(request, &refs, None);
+        let rendered = self.cache.get_or_render(exact, async {
+            if !request.no_cache
+                && let Some(rendered) = self.cache.by_content(&content, &located.tree)
+            {
+                self.metrics.cache("content");
+                return Ok(rendered);
+            }
+            self.metrics.cache("miss");
+            self.render(request, &located, &refs, content).await
+        });
+        Ok(Manifests {
+            rendered: rendered.await?,
+            revision,
+        })
+    }
+
+    async fn render(
+        &self,
+        request: &Request,
+        located: &Located,
+        refs: &BTreeMap<String, Tree>,
+        content: [u8; 32],
+    ) -> Result<Arc<Rendered>> {
+        let (source_type, output) = self.produce(request, located, refs).await?;
+        let Output {
+            objects,
+            reads,
+            commands,
+        } = output;
+        let mut objects = manifest::flatten(objects)?;
+        if let Some(tracking) = &request.tracking {
+            stamp(&mut objects, request, tracking)?;
+        }
+        let manifests = objects.iter().map(Value::to_string).collect();
+        let rendered = Arc::new(Rendered {
+            manifests,
+            source_type,
+            commands,
+        });
+        if reads.open.is_empty() {
+            self.cache
+                .remember(content, &located.tree, reads.paths, &rendered);
+        } else {
+            tracing::debug!(app = request.app_name, reasons = ?reads.open, "the output is not a function of the files alone");
+        }
+        Ok(rendered)
+    }
+
+    /// Renders without caches and tracking: overrides, detection, the tool.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn produce(
+        &self,
+        request: &Request,
+        located: &Located,
+        refs: &BTreeMap<String, Tree>,
+    ) -> Result<(SourceType, Output)> {
+        let tree = &located.tree;
+        let dir = tree.app_dir(&located.path)?;
+        let source = overrides::apply(&request.source, tree, &dir, &request.app_name)?;
+        let source_type = detect::detect(&source, tree, &dir, &request.enabled_types)?;
+        let outcome = self.run(request, located, refs, &dir, &source, source_type).await;
+        self.metrics.rendered(source_type.as_str(), outcome.is_ok());
+        let mut output = outcome?;
+        output
+            .reads
+            .paths
+            .extend(overrides::files(&located.path, &request.app_name));
+        output.reads.paths.push(located.path.child("Chart.yaml"));
+        output
+            .reads
+            .paths
+            .extend(detect::KUSTOMIZATIONS.iter().map(|name| located.path.child(name)));
+        Ok((source_type, output))
+    }
+
+    async fn run(
+        &self,
+        request: &Request,
+        located: &Located,
+        refs: &BTreeMap<String, Tree>,
+        dir: &Node,
+        source: &ApplicationSource,
+        source_type: SourceType,
+    ) -> Result<Output> {
+        let app = instance_app(&request.app_name);
+        let env = BuildEnv::new(
+            &app,
+            &request.namespace,
+            &request.project,
+            &located.revision,
+            &source.path,
+            &source.repo_url,
+            &source.target_revision,
+        );
+        let scratch = tempfile::Builder::new()
+            .prefix("render-")
+            .tempdir_in(&self.scratch)
+            .map_err(|e| Error::io("failed to create a private directory", e))?;
+        let outcome = match source_type {
+            SourceType::Plugin => Err(Error::Unsupported(
+                "config management plugins are not supported yet".into(),
+            )),
+            SourceType::Directory => {
+                located.tree.check_links(dir)?;
+                let options = source.directory.clone().unwrap_or_default();
+                let objects = directory::render(directory::Request {
+                    tree: &located.tree,
+                    dir,
+                    options: &options,
+                    env: &env,
+                    max_bytes: self.limits.directory_bytes,
+                    jsonnet: &self.jsonnet,
+                })
+                .await?;
+                let mut output = Output {
+                    objects,
+                    reads: Default::default(),
+                    commands: Vec::new(),
+                };
+                output.reads.paths = directory::read_set(&located.tree, dir, &options)?;
+                Ok(output)
+            }
+            SourceType::Helm => {
+                located.tree.check_links(dir)?;
+                let base = if chart_is_closed(&located.tree, dir) {
+                    dir.path.clone()
+                } else {
+                    TreePath::root()
+                };
+                let options = source.helm.clone().unwrap_or_default();
+                self.with_files(located, &base, async |location: Location<'_>| {
+                    let request = helm::Request {
+                        helm: &options,
+                        app: &app,
+                        namespace: &request.namespace,
+                        kube_version: &request.kube_version,
+                        api_versions: &request.api_versions,
+                        env: &env,
+                        schemes: &request.helm_options.values_file_schemes,
+                        refs,
+                        repos: &request.repos,
+                        repo_creds: &request.repo_creds,
+                        permitted: &request.permitted_repos,
+                        project: &request.project,
+                        scratch: scratch.path(),
+                        max_output: self.limits.output_bytes,
+                    };
+                    helm::render(
+                        &Location { dir, ..location },
+                        &request,
+                        &self.charts,
+                        &self.workers,
+                    )
+                    .await
+                })
+                .await
+            }
+            SourceType::Kustomize => {
+                located.tree.check_links(dir)?;
+                let options = source.kustomize.clone().unwrap_or_default();
+                let remotes = self.remotes(request, scratch.path());
+                let request = kustomize::Request {
+                    kustomize: &options,
+                    options: &request.kustomize_options,
+                    kube_version: &request.kube_version,
+                    api_versions: &request.api_versions,
+                    env: &env,
+                    remotes: &remotes,
+                    max_output: self.limits.output_bytes,
+                };
+                let base = kustomize::closure(&located.tree, dir, &options);
+                let render = async |location: Location<'_>| {
+                    kustomize::render(&Location { dir, ..location }, &request, &self.workers).await
+                };
+                match self.with_files(located, &base, &render).await {
+                    // What was materialised may have been too little; the whole tree never is.
+                    Err(Error::Render { .. }) if !base.is_root() => {
+                        self.with_files(located, &TreePath::root(), &render).await
+                    }
+                    outcome => outcome,
+                }
+            }
+        };
+        let mut output = outcome?;
+        if env.used_revision() {
+            output.reads.open.push("the revision itself".into());
+        }
+        Ok(output)
+    }
+
+    /// Materialises the part of a tree below `base` and runs `work` with it.
+    pub(crate) async fn with_files<T>(
+        &self,
+        located: &Located,
+        base: &TreePath,
+        work: impl AsyncFnOnce(Location<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let root = TreePath::root();
+        let dir = located.tree.app_dir(&located.path)?;
+        let (files, base) = match (&located.on_disk, &located.tree) {
+            (Some(files), _) => (files.clone(), &root),
+            (None, Tree::Git(tree)) => {
+                let part = located
+                    .tree
+                    .lookup(base)?
+                    .filter(|node| node.is_dir && !base.is_root());
+                match part {
+                    Some(node) => (self.files.tree(&tree.subtree(&node)?).await?, base),
+                    None => (self.files.tree(tree).await?, &root),
+                }
+            }
+            (None, Tree::Disk(tree)) => (Arc::new(Directory::borrowed(tree.root())), &root),
+        };
+        work(Location {
+            tree: &located.tree,
+            dir: &dir,
+            files: &files,
+            base,
+        })
+        .await
+    }
+
+    pub(crate) fn remotes<'a>(&'a self, request: &'a Request, scratch: &'a Path) -> remote::Fetcher<'a> {
+        remote::Fetcher {
+            git: &self.git,
+            http: &self.http,
+            files: &self.files,
+            repos: &request.repos,
+            repo_creds: &request.repo_creds,
+            scratch,
+        }
+    }
+
+    /// Resolves the revision of a source and opens its files.
+    ///
+    /// # Errors
+    /// Those of fetching; [`Error::Path`] for a path that leaves the repository.
+    pub async fn locate(&self, request: &Request) -> Result<Located> {
+        let source = &request.source;
+        let wanted = if request.revision.is_empty() {
+            &source.target_revision
+        } else {
+            &request.revision
+        };
+        match access::kind(&request.repo, &source.chart) {
+            RepoKind::Git => {
+                let path = TreePath::parse(&source.path)?;
+                let access = access::git(&request.repo)?;
+                let resolved = self
+                    .git
+                    .resolve(&access, wanted, &source.tag_prefix, request.no_revision_cache)
+                    .await?;
+                let commit = self.git.commit(&access, &resolved).await?;
+                let tree = commit.tree();
+                Ok(Located {
+                    id: format!("git:{}", tree.root_id()),
+                    tree: Tree::Git(tree),
+                    path,
+                    revision: resolved.commit,
+                    on_disk: None,
+                    commit: Some(commit),
+                })
+            }
+            RepoKind::Helm => {
+                let pass = source.helm.as_ref().is_some_and(|helm| helm.pass_credentials);
+                let repo = access::chart(&request.repo, pass)?;
+                if source.chart.is_empty() {
+                    return Err(Error::Source(
+                        "a source in a Helm repository needs a chart".into(),
+                    ));
+                }
+                let version = self
+                    .charts
+                    .resolve(&repo, &source.chart, wanted, request.no_revision_cache)
+                    .await?;
+                let chart = self.charts.fetch(&repo, &source.chart, &version).await?;
+                chart_location(chart, version)
+            }
+            RepoKind::Oci => {
+                let path = TreePath::parse(&source.path)?;
+                let repo = access::chart(&request.repo, false)?;
+                let (artifact, digest) = self
+                    .charts
+                    .artifact(&repo, wanted, request.no_revision_cache)
+                    .await?;
+                Ok(Located {
+                    tree: Tree::disk(artifact.path())?,
+                    path,
+                    id: format!("oci:{digest}"),
+                    revision: digest,
+                    on_disk: Some(artifact),
+                    commit: None,
+                })
+            }
+        }
+    }
+
+    /// Trees of the sources that value files refer to as `$name/…`.
+    ///
+    /// # Errors
+    /// Those of fetching.
+    pub async fn refs(&self, request: &Request) -> Result<BTreeMap<String, Tree>> {
+        let mut trees = BTreeMap::new();
+        let Some(helm) = &request.source.helm else {
+            return Ok(trees);
+        };
+        let texts = helm
+            .value_files
+            .iter()
+            .chain(helm.file_parameters.iter().map(|parameter| &parameter.path));
+        for text in texts.filter(|text| text.starts_with('$')) {
+            let name = text.split('/').next().unwrap_or_default();
+            if trees.contains_key(name) {
+                continue;
+            }
+            let Some(target) = request.ref_sources.get(name) else {
+                continue;
+            };
+            if !target.chart.is_empty() {
+                return Err(Error::Source(
+                    "source has a 'chart' field defined, but Helm charts are not yet supported for 'ref' sources".into(),
+                ));
+            }
+            let access = access::git(&target.repo)?;
+            let commit = self
+                .commit(&access, &target.target_revision, request.no_revision_cache)
+                .await?;
+            trees.insert(name.to_owned(), Tree::Git(commit.tree()));
+        }
+        Ok(trees)
+    }
+
+    /// A commit by revision.
+    ///
+    /// # Errors
+    /// Those of fetching.
+    pub async fn commit(&self, access: &Access, revision: &str, fresh: bool) -> Result<Commit> {
+        let resolved = self.git.resolve(access, revision, "", fresh).await?;
+        self.git.commit(access, &resolved).await
+    }
+}
+
+fn chart_location(chart: Chart, version: String) -> Result<Located> {
+    let root = chart.directory.path();
+    let path = chart
+        .path
+        .strip_prefix(root)
+        .ok()
+        .and_then(Path::to_str)
+        .unwrap_or_default();
+    Ok(Located {
+        tree: Tree::disk(root)?,
+        path: TreePath::parse(path)?,
+        revision: version,
+        id: format!("chart:{}", chart.digest),
+        on_disk: Some(chart.directory),
+        commit: None,
+    })
+}
+
+/// Whether a chart needs nothing outside its own directory.
+fn chart_is_closed(tree: &Tree, dir: &Node) -> bool {
+    let local = ["Chart.yaml", "requirements.yaml"].iter().any(|name| {
+        tree.read(&dir.path.child(name), 1 << 20)
+            .is_ok_and(|text| String::from_utf8_lossy(&text).contains("file://"))
+    });
+    !local && kustomize::links_stay(tree, dir)
+}
+
+/// Name of the Application without its namespace.
+pub(crate) fn instance_app(instance: &str) -> String {
+    instance
+        .split_once('_')
+        .map_or(instance, |(_, name)| name)
+        .to_owned()
+}
+
+/// Names everything the output depends on: with `located` the exact tree, without it the parameters alone.
+fn key(request: &Request, refs: &BTreeMap<String, Tree>, located: Option<&Located>) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |text: &str| {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    };
+    add(env!("CARGO_PKG_VERSION"));
+    add(&serde_json::to_string(&request.source).unwrap_or_default());
+    add(&request.repo.repo);
+    for text in [
+        &request.app_name,
+        &request.namespace,
+        &request.project,
+        &request.kube_version,
+    ] {
+        add(text);
+    }
+    add(&request.api_versions.join(","));
+    add(&request.multiple_sources.to_string());
+    add(&request.kustomize_options.build_options);
+    for version in &request.kustomize_options.versions {
+        add(&version.name);
+        add(&version.build_options);
+    }
+    add(&request.helm_options.values_file_schemes.join(","));
+    add(&request.permitted_repos.join(","));
+    for (name, on) in &request.enabled_types {
+        add(name);
+        add(if *on { "on" } else { "off" });
+    }
+    match &request.tracking {
+        Some(tracking) => {
+            for text in [&tracking.label_key, &tracking.method, &tracking.installation_id] {
+                add(text);
+            }
+        }
+        None => add("unmarked"),
+    }
+    for (name, tree) in refs {
+        add(name);
+        if let Tree::Git(tree) = tree {
+            add(&tree.root_id());
+        }
+    }
+    if let Some(located) = located {
+        add(&located.id);
+        add(&located.revision);
+        add(located.path.as_str());
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// Marks objects as belonging to the Application of a request.
+pub(crate) fn stamp(objects: &mut [Value], request: &Request, tracking: &Tracking) -> Result<()> {
+    use argosy_api::tracking;
+    let mut config = tracking::Config {
+        method: tracking::Method::parse(&tracking.method),
+        installation_id: tracking.installation_id.clone(),
+        ..tracking::Config::default()
+    };
+    if !tracking.label_key.is_empty() {
+        config.label_key.clone_from(&tracking.label_key);
+    }
+    for object in objects {
+        tracking::stamp(object, &request.app_name, &request.namespace, &config).map_err(|e| {
+            Error::Source(format!(
+                "failed to set app instance tracking info on manifest: {e}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// Access for charts by repository, for the service.
+pub(crate) fn chart_repo(repo: &Repository) -> Result<ChartRepo> {
+    access::chart(repo, false)
+}

@@ -1,0 +1,724 @@
+//! gRPC in, gRPC out: messages become requests of [`crate::render`], errors become statuses. Nothing else of the
+//! crate knows tonic.
+
+use crate::access::{self, RepoKind};
+use crate::error::{Class, Error, Result};
+use crate::path::TreePath;
+use crate::render::{Located, Renderer, Request, Tracking, chart_repo, instance_app};
+use crate::source::detect::{self, SourceType};
+use crate::source::{helm, kustomize, overrides};
+use crate::tree::{Node, RawKind, Tree};
+use argosy_api::repository as wire;
+use argosy_api::repository::repo_server_service_server::RepoServerService;
+use argosy_api::v1alpha1::{self, ChartDetails, OciMetadata, Repository, RevisionMetadata};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tonic::{Code, Request as Call, Response, Status, Streaming};
+
+/// Requests that may wait for each one that is served, before more are refused.
+const MAX_WAITING: usize = 500;
+/// Sum of the files that one request for files may carry.
+const MAX_FILES: u64 = 64 << 20;
+
+/// The service.
+pub struct Service {
+    renderer: Arc<Renderer>,
+    /// Renders at once; `None` leaves it to the pools of the tools.
+    permits: Option<Arc<tokio::sync::Semaphore>>,
+    waiting: AtomicUsize,
+    include_hidden: bool,
+}
+
+impl Service {
+    /// Serves what a renderer renders; `parallelism` 0 is no limit.
+    pub fn new(renderer: Arc<Renderer>, parallelism: usize, include_hidden: bool) -> Service {
+        let permits = (parallelism > 0).then(|| Arc::new(tokio::sync::Semaphore::new(parallelism)));
+        Service {
+            renderer,
+            permits,
+            waiting: AtomicUsize::new(0),
+            include_hidden,
+        }
+    }
+
+    /// Waits for a place among the renders.
+    async fn place(&self) -> Result<Option<tokio::sync::OwnedSemaphorePermit>> {
+        let Some(permits) = &self.permits else {
+            return Ok(None);
+        };
+        if self.waiting.fetch_add(1, Ordering::Relaxed) > MAX_WAITING {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(Error::Overloaded {
+                retry_after: Duration::from_secs(10),
+            });
+        }
+        let started = Instant::now();
+        let permit = permits.clone().acquire_owned().await.ok();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.renderer.metrics.waited(started.elapsed());
+        Ok(permit)
+    }
+
+    /// Runs work that reads many objects away from the threads that serve connections.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(Arc<Renderer>) -> Result<T> + Send + 'static,
+    ) -> Result<Response<T>, Status> {
+        let renderer = self.renderer.clone();
+        let handle = tokio::runtime::Handle::current();
+        let joined = tokio::task::spawn_blocking(move || handle.block_on(work(renderer))).await;
+        match joined {
+            Ok(outcome) => outcome.map(Response::new).map_err(status),
+            Err(error) => Err(Status::internal(format!("the request panicked: {error}"))),
+        }
+    }
+}
+
+/// A failure as a status. A stock repo-server answers nearly everything with `Unknown`, and users match on the texts.
+fn status(error: Error) -> Status {
+    let code = match (&error, error.class()) {
+        (Error::Deadline { .. }, _) => Code::DeadlineExceeded,
+        (Error::Overloaded { .. }, _) => Code::ResourceExhausted,
+        (Error::Unsupported(_), _) => Code::FailedPrecondition,
+        (_, Class::Retry { .. }) => Code::Aborted,
+        (_, Class::Stalled) => Code::Unknown,
+        (_, Class::Bug) => Code::Internal,
+    };
+    Status::new(code, error.to_string())
+}
+
+fn repo(repo: Option<Repository>) -> Result<Repository, Status> {
+    repo.filter(|repo| !repo.repo.is_empty())
+        .ok_or_else(|| Status::invalid_argument("the request names no repository"))
+}
+
+fn unverifiable(asked: bool) -> Result<(), Status> {
+    if asked {
+        return Err(Status::failed_precondition(
+            "verification of signatures is not supported yet",
+        ));
+    }
+    Ok(())
+}
+
+fn render_request(request: wire::ManifestRequest) -> Result<Request, Status> {
+    unverifiable(request.verify_signature || request.source_integrity.is_some())?;
+    let source = request
+        .application_source
+        .ok_or_else(|| Status::invalid_argument("the request names no source"))?;
+    Ok(Request {
+        repo: repo(request.repo)?,
+        revision: request.revision,
+        no_cache: request.no_cache,
+        no_revision_cache: request.no_revision_cache,
+        app_name: request.app_name,
+        namespace: request.namespace,
+        project: request.project_name,
+        source,
+        multiple_sources: request.has_multiple_sources,
+        ref_sources: request.ref_sources.into_iter().collect(),
+        repos: request.repos,
+        repo_creds: request.helm_repo_creds,
+        permitted_repos: request.project_source_repos,
+        kustomize_options: request.kustomize_options.unwrap_or_default(),
+        helm_options: request.helm_options.unwrap_or_default(),
+        kube_version: request.kube_version,
+        api_versions: request.api_versions,
+        tracking: Some(Tracking {
+            label_key: request.app_label_key,
+            method: request.tracking_method,
+            installation_id: request.installation_id,
+        }),
+        enabled_types: request.enabled_source_types.into_iter().collect(),
+    })
+}
+
+#[tonic::async_trait]
+impl RepoServerService for Service {
+    async fn generate_manifest(
+        &self,
+        call: Call<wire::ManifestRequest>,
+    ) -> Result<Response<wire::ManifestResponse>, Status> {
+        let request = render_request(call.into_inner())?;
+        let started = Instant::now();
+        let _place = self.place().await.map_err(status)?;
+        let (app, url) = (
+            request.app_name.clone(),
+            crate::git::url::display(&request.repo.repo),
+        );
+        let answer = self
+            .run(async move |renderer| {
+                let manifests = renderer.manifests(&request).await?;
+                Ok(wire::ManifestResponse {
+                    manifests: manifests.rendered.manifests.clone(),
+                    namespace: String::new(),
+                    server: String::new(),
+                    revision: manifests.revision,
+                    source_type: manifests.rendered.source_type.as_str().to_owned(),
+                    commands: manifests.rendered.commands.clone(),
+                    ..wire::ManifestResponse::default()
+                })
+            })
+            .await;
+        let took = started.elapsed().as_millis() as u64;
+        match &answer {
+            Ok(answer) => {
+                let answer = answer.get_ref();
+                tracing::debug!(
+                    app,
+                    repo = url,
+                    revision = answer.revision,
+                    manifests = answer.manifests.len(),
+                    took,
+                    "rendered"
+                );
+            }
+            Err(error) => tracing::info!(app, repo = url, error = error.message(), took, "rendering failed"),
+        }
+        answer
+    }
+
+    async fn generate_manifest_with_files(
+        &self,
+        _: Call<Streaming<wire::ManifestRequestWithFiles>>,
+    ) -> Result<Response<wire::ManifestResponse>, Status> {
+        Err(Status::unimplemented(
+            "rendering of files that the caller sends is not supported yet",
+        ))
+    }
+
+    async fn test_repository(
+        &self,
+        call: Call<wire::TestRepositoryRequest>,
+    ) -> Result<Response<wire::TestRepositoryResponse>, Status> {
+        let repo = repo(call.into_inner().repo)?;
+        self.run(async move |renderer| {
+            match access::kind(&repo, "") {
+                RepoKind::Git => {
+                    renderer.git.refs(&access::git(&repo)?, true).await?;
+                }
+                _ => {
+                    let repo = chart_repo(&repo)?;
+                    if repo.oci {
+                        renderer.charts.ping(&repo).await?;
+                    } else {
+                        renderer.charts.index(&repo, true).await?;
+                    }
+                }
+            }
+            Ok(wire::TestRepositoryResponse {
+                verified_repository: true,
+            })
+        })
+        .await
+    }
+
+    async fn resolve_revision(
+        &self,
+        call: Call<wire::ResolveRevisionRequest>,
+    ) -> Result<Response<wire::ResolveRevisionResponse>, Status> {
+        let request = call.into_inner();
+        let repo = repo(request.repo)?;
+        let source = request
+            .app
+            .map(|app| source_of(&app, request.source_index))
+            .unwrap_or_default();
+        let (wanted, fresh) = (request.ambiguous_revision, request.no_revision_cache);
+        self.run(async move |renderer| {
+            let revision = match access::kind(&repo, &source.chart) {
+                RepoKind::Git => {
+                    renderer
+                        .git
+                        .resolve(&access::git(&repo)?, &wanted, &source.tag_prefix, fresh)
+                        .await?
+                        .commit
+                }
+                RepoKind::Helm => {
+                    renderer
+                        .charts
+                        .resolve(&chart_repo(&repo)?, &source.chart, &wanted, fresh)
+                        .await?
+                }
+                RepoKind::Oci => {
+                    renderer
+                        .charts
+                        .artifact(&chart_repo(&repo)?, &wanted, fresh)
+                        .await?
+                        .1
+                }
+            };
+            let ambiguous_revision = if wanted == revision {
+                revision.clone()
+            } else {
+                format!("{wanted} ({revision})")
+            };
+            Ok(wire::ResolveRevisionResponse {
+                revision,
+                ambiguous_revision,
+            })
+        })
+        .await
+    }
+
+    async fn list_refs(&self, call: Call<wire::ListRefsRequest>) -> Result<Response<wire::Refs>, Status> {
+        let repo = repo(call.into_inner().repo)?;
+        self.run(async move |renderer| {
+            let refs = renderer.git.refs(&access::git(&repo)?, false).await?;
+            Ok(wire::Refs {
+                branches: refs.branches(),
+                tags: refs.tags(),
+            })
+        })
+        .await
+    }
+
+    async fn list_oci_tags(&self, call: Call<wire::ListRefsRequest>) -> Result<Response<wire::Refs>, Status> {
+        let repo = repo(call.into_inner().repo)?;
+        self.run(async move |renderer| {
+            let tags = renderer.charts.tags(&chart_repo(&repo)?, "", false).await?;
+            Ok(wire::Refs {
+                branches: Vec::new(),
+                tags: tags.as_ref().clone(),
+            })
+        })
+        .await
+    }
+
+    async fn list_apps(&self, call: Call<wire::ListAppsRequest>) -> Result<Response<wire::AppList>, Status> {
+        let request = call.into_inner();
+        let repo = repo(request.repo)?;
+        let enabled: BTreeMap<String, bool> = request.enabled_source_types.into_iter().collect();
+        self.run(async move |renderer| {
+            let commit = renderer
+                .commit(&access::git(&repo)?, &request.revision, false)
+                .await?;
+            let tree = Tree::Git(commit.tree());
+            let mut apps = Vec::new();
+            for dir in directories(&tree, false)? {
+                if let Some(kind) = detect::discover(&tree, &dir, &enabled)? {
+                    apps.push((dir.path.to_string(), kind.as_str().to_owned()));
+                }
+            }
+            Ok(wire::AppList {
+                apps: apps.into_iter().collect(),
+            })
+        })
+        .await
+    }
+
+    async fn list_plugins(&self, _: Call<()>) -> Result<Response<wire::PluginList>, Status> {
+        Ok(Response::new(wire::PluginList::default()))
+    }
+
+    async fn get_app_details(
+        &self,
+        call: Call<wire::RepoServerAppDetailsQuery>,
+    ) -> Result<Response<wire::RepoAppDetailsResponse>, Status> {
+        let query = call.into_inner();
+        let request = Request {
+            repo: repo(query.repo)?,
+            source: query.source.unwrap_or_default(),
+            repos: query.repos,
+            kustomize_options: query.kustomize_options.unwrap_or_default(),
+            helm_options: query.helm_options.unwrap_or_default(),
+            app_name: query.app_name,
+            no_cache: query.no_cache,
+            no_revision_cache: query.no_revision_cache,
+            enabled_types: query.enabled_source_types.into_iter().collect(),
+            ref_sources: query.ref_sources.into_iter().collect(),
+            ..Request::default()
+        };
+        self.run(async move |renderer| details(&renderer, &request).await)
+            .await
+    }
+
+    async fn get_revision_metadata(
+        &self,
+        call: Call<wire::RepoServerRevisionMetadataRequest>,
+    ) -> Result<Response<RevisionMetadata>, Status> {
+        let request = call.into_inner();
+        unverifiable(request.check_signature || request.source_integrity.is_some())?;
+        let repo = repo(request.repo)?;
+        self.run(async move |renderer| {
+            let access = access::git(&repo)?;
+            let commit = renderer.commit(&access, &request.revision, false).await?;
+            let info = commit.info()?;
+            let tags = renderer
+                .git
+                .refs(&access, false)
+                .await
+                .map(|refs| refs.tags_at(&commit.sha()))
+                .unwrap_or_default();
+            Ok(RevisionMetadata {
+                author: info.author,
+                date: Some(v1alpha1_time(info.seconds)),
+                tags,
+                message: info.message,
+                ..RevisionMetadata::default()
+            })
+        })
+        .await
+    }
+
+    async fn get_oci_metadata(
+        &self,
+        _: Call<wire::RepoServerRevisionChartDetailsRequest>,
+    ) -> Result<Response<OciMetadata>, Status> {
+        Err(Status::unimplemented(
+            "metadata of OCI artifacts is not supported yet",
+        ))
+    }
+
+    async fn get_revision_chart_details(
+        &self,
+        call: Call<wire::RepoServerRevisionChartDetailsRequest>,
+    ) -> Result<Response<ChartDetails>, Status> {
+        let request = call.into_inner();
+        let repo = repo(request.repo)?;
+        self.run(async move |renderer| {
+            let repo = chart_repo(&repo)?;
+            let version = renderer
+                .charts
+                .resolve(&repo, &request.name, &request.revision, false)
+                .await?;
+            if !repo.oci {
+                let index = renderer.charts.index(&repo, false).await?;
+                if let Some(entry) = index
+                    .versions(&request.name)
+                    .iter()
+                    .find(|entry| entry.version == version)
+                {
+                    return Ok(ChartDetails {
+                        description: entry.description.clone(),
+                        home: entry.home.clone(),
+                        maintainers: entry.maintainers.clone(),
+                    });
+                }
+            }
+            let chart = renderer.charts.fetch(&repo, &request.name, &version).await?;
+            let tree = Tree::disk(&chart.path)?;
+            let dir = tree.app_dir(&TreePath::root())?;
+            let files = Arc::new(crate::materialise::Directory::borrowed(&chart.path));
+            let location = helm::Location {
+                tree: &tree,
+                dir: &dir,
+                files: &files,
+                base: &TreePath::root(),
+            };
+            let details = helm::inspect(&location, &[], &renderer.workers).await?;
+            Ok(ChartDetails {
+                description: details.description,
+                home: details.home,
+                maintainers: details.maintainers,
+            })
+        })
+        .await
+    }
+
+    async fn get_helm_charts(
+        &self,
+        call: Call<wire::HelmChartsRequest>,
+    ) -> Result<Response<wire::HelmChartsResponse>, Status> {
+        let repo = repo(call.into_inner().repo)?;
+        self.run(async move |renderer| {
+            let index = renderer.charts.index(&chart_repo(&repo)?, true).await?;
+            let items = index
+                .charts()
+                .map(|(name, entries)| wire::HelmChart {
+                    name: name.to_owned(),
+                    versions: entries.iter().map(|entry| entry.version.clone()).collect(),
+                })
+                .collect();
+            Ok(wire::HelmChartsResponse { items })
+        })
+        .await
+    }
+
+    async fn get_git_files(
+        &self,
+        call: Call<wire::GitFilesRequest>,
+    ) -> Result<Response<wire::GitFilesResponse>, Status> {
+        let request = call.into_inner();
+        unverifiable(request.verify_commit || request.source_integrity.is_some())?;
+        let repo = repo(request.repo)?;
+        self.run(async move |renderer| {
+            let commit = renderer
+                .commit(&access::git(&repo)?, &request.revision, request.no_revision_cache)
+                .await?;
+            let tree = Tree::Git(commit.tree());
+            // The old way is git's, whose star crosses directories.
+            let matcher = globset::GlobBuilder::new(request.path.trim_start_matches('/'))
+                .literal_separator(request.new_git_file_globbing_enabled)
+                .build()
+                .map_err(|e| {
+                    Error::Source(format!(
+                        "failed to parse the pattern {:?}: {}",
+                        request.path,
+                        e.kind()
+                    ))
+                })?
+                .compile_matcher();
+            let root = tree.app_dir(&TreePath::root())?;
+            let mut left = MAX_FILES;
+            let mut files = Vec::new();
+            for node in tree.walk(&root)? {
+                if !matcher.is_match(node.path.as_str()) {
+                    continue;
+                }
+                let content = tree.read_node(&node, left)?;
+                left -= content.len() as u64;
+                files.push((node.path.as_str().to_owned(), content));
+            }
+            Ok(wire::GitFilesResponse {
+                map: files
+                    .into_iter()
+                    .map(|(path, content)| (path, content.into()))
+                    .collect(),
+            })
+        })
+        .await
+    }
+
+    async fn get_git_directories(
+        &self,
+        call: Call<wire::GitDirectoriesRequest>,
+    ) -> Result<Response<wire::GitDirectoriesResponse>, Status> {
+        let request = call.into_inner();
+        unverifiable(request.verify_commit || request.source_integrity.is_some())?;
+        let repo = repo(request.repo)?;
+        let hidden = self.include_hidden;
+        self.run(async move |renderer| {
+            let commit = renderer
+                .commit(&access::git(&repo)?, &request.revision, request.no_revision_cache)
+                .await?;
+            let tree = Tree::Git(commit.tree());
+            let all = directories(&tree, hidden)?;
+            let paths = all
+                .iter()
+                .filter(|dir| !dir.path.is_root())
+                .map(|dir| dir.path.as_str().to_owned())
+                .collect();
+            Ok(wire::GitDirectoriesResponse { paths })
+        })
+        .await
+    }
+
+    async fn update_revision_for_paths(
+        &self,
+        call: Call<wire::UpdateRevisionForPathsRequest>,
+    ) -> Result<Response<wire::UpdateRevisionForPathsResponse>, Status> {
+        let request = call.into_inner();
+        unverifiable(request.source_integrity.is_some())?;
+        let repo = repo(request.repo.clone())?;
+        self.run(async move |renderer| {
+            let access = access::git(&repo)?;
+            let prefix = request
+                .application_source
+                .as_ref()
+                .map(|source| source.tag_prefix.clone())
+                .unwrap_or_default();
+            let resolved = renderer
+                .git
+                .resolve(&access, &request.revision, &prefix, request.no_revision_cache)
+                .await?;
+            let revision = resolved.commit.clone();
+            let answer = |changes| {
+                Ok(wire::UpdateRevisionForPathsResponse {
+                    changes,
+                    revision: revision.clone(),
+                })
+            };
+            // Refs point at other repositories, whose changes the paths do not describe.
+            if request.paths.is_empty() || !request.ref_sources.is_empty() {
+                return answer(true);
+            }
+            if revision == request.synced_revision {
+                return answer(false);
+            }
+            let new = Tree::Git(renderer.git.commit(&access, &resolved).await?.tree());
+            let old = Tree::Git(
+                renderer
+                    .commit(&access, &request.synced_revision, false)
+                    .await?
+                    .tree(),
+            );
+            // Nothing is carried over: a render finds unchanged content by itself.
+            answer(changed(&old, &new, &request.paths)?)
+        })
+        .await
+    }
+}
+
+/// Whether anything under the paths differs between two trees; a path may be a glob.
+fn changed(old: &Tree, new: &Tree, paths: &[String]) -> Result<bool> {
+    for text in paths {
+        let Ok(path) = TreePath::parse(text.trim_start_matches('/')) else {
+            return Ok(true);
+        };
+        if !text.contains(['*', '?', '[', '{']) {
+            if old.content_id(&path)? != new.content_id(&path)? {
+                return Ok(true);
+            }
+            continue;
+        }
+        let matcher = globset::GlobBuilder::new(path.as_str())
+            .literal_separator(true)
+            .build();
+        let Ok(matcher) = matcher.map(|glob| glob.compile_matcher()) else {
+            return Ok(true);
+        };
+        let matching = |tree: &Tree| -> Result<Vec<(TreePath, String)>> {
+            let root = tree.app_dir(&TreePath::root())?;
+            let files = tree
+                .walk(&root)?
+                .into_iter()
+                .filter(|node| matcher.is_match(node.path.as_str()));
+            Ok(files.map(|node| (node.path, node.id)).collect())
+        };
+        if matching(old)? != matching(new)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The source of an Application that a revision is asked for.
+fn source_of(app: &v1alpha1::Application, index: i64) -> v1alpha1::ApplicationSource {
+    let spec = &app.spec;
+    if !spec.sources.is_empty() {
+        return usize::try_from(index)
+            .ok()
+            .and_then(|index| spec.sources.get(index))
+            .cloned()
+            .unwrap_or_default();
+    }
+    spec.source.clone().unwrap_or_default()
+}
+
+/// All directories of a tree, the root first, sorted.
+fn directories(tree: &Tree, hidden: bool) -> Result<Vec<Node>> {
+    let mut all = vec![tree.app_dir(&TreePath::root())?];
+    let mut at = 0;
+    while let Some(dir) = all.get(at).cloned() {
+        at += 1;
+        for entry in tree.list(&dir)?.iter() {
+            if entry.kind == RawKind::Directory && (hidden || !entry.name.starts_with('.')) {
+                let path = dir.path.child(&entry.name);
+                all.push(Node {
+                    path,
+                    is_dir: true,
+                    executable: false,
+                    id: entry.id.clone(),
+                });
+            }
+        }
+    }
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(all)
+}
+
+async fn details(renderer: &Renderer, request: &Request) -> Result<wire::RepoAppDetailsResponse> {
+    let located = renderer.locate(request).await?;
+    let dir = located.tree.app_dir(&located.path)?;
+    let source = overrides::apply(&request.source, &located.tree, &dir, &request.app_name)?;
+    let kind = detect::detect(&source, &located.tree, &dir, &request.enabled_types)?;
+    let mut answer = wire::RepoAppDetailsResponse {
+        r#type: kind.as_str().to_owned(),
+        ..Default::default()
+    };
+    match kind {
+        SourceType::Helm => answer.helm = Some(chart_details(renderer, &located, &source).await?),
+        SourceType::Kustomize => answer.kustomize = Some(images(renderer, request, &located, &source).await?),
+        SourceType::Directory => answer.directory = Some(wire::DirectoryAppSpec::default()),
+        SourceType::Plugin => {
+            return Err(Error::Unsupported(
+                "config management plugins are not supported yet".into(),
+            ));
+        }
+    }
+    Ok(answer)
+}
+
+async fn chart_details(
+    renderer: &Renderer,
+    located: &Located,
+    source: &v1alpha1::ApplicationSource,
+) -> Result<wire::HelmAppSpec> {
+    let selected = source
+        .helm
+        .as_ref()
+        .map(|helm| helm.value_files.clone())
+        .unwrap_or_default();
+    let details = renderer
+        .with_files(
+            located,
+            &TreePath::root(),
+            async |location: helm::Location<'_>| helm::inspect(&location, &selected, &renderer.workers).await,
+        )
+        .await?;
+    Ok(wire::HelmAppSpec {
+        name: details.name,
+        value_files: details.values_files,
+        values: details.values,
+        parameters: details
+            .parameters
+            .into_iter()
+            .map(|one| v1alpha1::HelmParameter {
+                name: one.name,
+                value: one.value,
+                force_string: false,
+            })
+            .collect(),
+        file_parameters: source
+            .helm
+            .as_ref()
+            .map(|helm| helm.file_parameters.clone())
+            .unwrap_or_default(),
+    })
+}
+
+async fn images(
+    renderer: &Renderer,
+    request: &Request,
+    located: &Located,
+    source: &v1alpha1::ApplicationSource,
+) -> Result<wire::KustomizeAppSpec> {
+    let scratch = tempfile::tempdir_in(&renderer.scratch)
+        .map_err(|e| Error::io("failed to create a private directory", e))?;
+    let options = source.kustomize.clone().unwrap_or_default();
+    let remotes = renderer.remotes(request, scratch.path());
+    let env = crate::env::BuildEnv::new(
+        &instance_app(&request.app_name),
+        &request.namespace,
+        &request.project,
+        &located.revision,
+        &source.path,
+        &source.repo_url,
+        &source.target_revision,
+    );
+    let request = kustomize::Request {
+        kustomize: &options,
+        options: &request.kustomize_options,
+        kube_version: "",
+        api_versions: &[],
+        env: &env,
+        remotes: &remotes,
+        max_output: renderer.limits.output_bytes,
+    };
+    let images = renderer
+        .with_files(
+            located,
+            &TreePath::root(),
+            async |location: helm::Location<'_>| {
+                kustomize::images(&location, &request, &renderer.workers).await
+            },
+        )
+        .await?;
+    Ok(wire::KustomizeAppSpec { images })
+}
+
+fn v1alpha1_time(seconds: i64) -> argosy_api::meta::Time {
+    argosy_api::meta::Time { seconds, nanos: 0 }
+}

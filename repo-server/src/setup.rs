@@ -1,0 +1,113 @@
+//! Builds what rendering needs from the arguments of the process.
+
+use crate::args::Args;
+use crate::chart::{self, Charts};
+use crate::error::{Error, Result};
+use crate::git::{self, Git, TrustStore};
+use crate::http::Http;
+use crate::manifest_cache::ManifestCache;
+use crate::materialise::Materialiser;
+use crate::metrics::Metrics;
+use crate::render::{Limits, Renderer};
+use crate::source::jsonnet;
+use crate::worker::{self, Workers};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Memory of one Jsonnet program.
+const JSONNET_MEMORY: u64 = 1 << 30;
+/// Deadline of one Jsonnet program.
+const JSONNET_DEADLINE: Duration = Duration::from_secs(30);
+/// Largest output of one tool.
+const MAX_OUTPUT: u64 = 256 << 20;
+
+/// Makes a renderer with its caches below `cache_dir`.
+///
+/// # Errors
+/// [`Error::Io`] when a directory cannot be made.
+pub fn renderer(args: &Args, cache_dir: &Path, metrics: Metrics) -> Result<Renderer> {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let scratch = cache_dir.join("scratch");
+    private(&scratch)?;
+    let files = Arc::new(Materialiser::new(
+        cache_dir.join("trees"),
+        args.tree_cache_size,
+        args.tree_cache_size / 2,
+    )?);
+    let http = Arc::new(Http::new(TrustStore::default(), args.exec_timeout));
+    let git = Git::new(
+        cache_dir.join("git"),
+        scratch.clone(),
+        http.clone(),
+        git::Settings {
+            list_timeout: args.git_request_timeout,
+            fetch_timeout: args.exec_timeout,
+            refs_ttl: args.revision_cache_expiration,
+            attempts: args.git_attempts.max(1),
+            submodules: args.git_modules_enabled,
+        },
+        metrics.clone(),
+    )?;
+    let limits = chart::Limits {
+        extracted: args.helm_manifest_max_extracted_size,
+        ..chart::Limits::default()
+    };
+    let charts = Charts::new(
+        http.clone(),
+        files.clone(),
+        limits,
+        args.revision_cache_expiration,
+        metrics.clone(),
+    );
+    let workers = Workers::new(worker::Settings {
+        program: args
+            .render_worker
+            .clone()
+            .unwrap_or_else(worker::Settings::default_program),
+        count: if args.render_workers == 0 {
+            cores
+        } else {
+            args.render_workers
+        },
+        deadline: args.exec_timeout,
+        max_memory: args.render_worker_memory,
+        max_calls: args.render_worker_renders.max(1),
+        kustomize_helm: true,
+    });
+    let jsonnet = jsonnet::Engine {
+        program: jsonnet::Engine::locate(),
+        deadline: JSONNET_DEADLINE.min(args.exec_timeout),
+        max_memory: JSONNET_MEMORY,
+        permits: Arc::new(tokio::sync::Semaphore::new(cores.max(2))),
+    };
+    Ok(Renderer {
+        git,
+        charts,
+        http,
+        files,
+        workers,
+        jsonnet,
+        metrics,
+        limits: Limits {
+            directory_bytes: args.max_combined_directory_manifests_size,
+            output_bytes: MAX_OUTPUT,
+        },
+        scratch,
+        cache: ManifestCache::new(args.manifest_cache_size, args.repo_cache_expiration),
+    })
+}
+
+/// Makes a directory that only we can read, empty.
+fn private(path: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let failed = |e: std::io::Error| Error::io(format!("failed to create {}", path.display()), e);
+    if path.exists() {
+        std::fs::remove_dir_all(path).map_err(failed)?;
+    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(failed)
+}

@@ -1,0 +1,582 @@
+//! Helm charts: everything Helm would look for is found here, then the worker templates.
+
+use super::{Output, Reads, objects, read_paths, worker_error};
+use crate::access;
+use crate::chart::Charts;
+use crate::env::BuildEnv;
+use crate::error::{Error, Result};
+use crate::http;
+use crate::materialise::{Directory, write_file};
+use crate::path::TreePath;
+use crate::tree::{Node, Tree};
+use crate::worker::Workers;
+use crate::worker::wire::{self, Call, ErrorKind, HelmTemplate, Outcome, ParameterKind};
+use argosy_api::v1alpha1::{ApplicationSourceHelm, RepoCreds, Repository};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Largest value file.
+const MAX_VALUES: u64 = 32 << 20;
+/// Rounds of fetching dependencies: each may reveal others.
+const MAX_ROUNDS: usize = 8;
+const TOOL: &str = "helm template";
+
+/// A file for Helm: on disk, with its path in the source's tree if it comes from there.
+pub struct Resolved {
+    path: PathBuf,
+    tree_path: Option<TreePath>,
+}
+
+/// The source's files and where they lie on disk.
+pub struct Location<'a> {
+    /// All files of the repository (or of the unpacked chart).
+    pub tree: &'a Tree,
+    /// The chart.
+    pub dir: &'a Node,
+    /// A directory that holds the part of the tree below `base`.
+    pub files: &'a Arc<Directory>,
+    /// See `files`.
+    pub base: &'a TreePath,
+}
+
+impl Location<'_> {
+    /// Where a path of the tree lies on disk.
+    pub fn on_disk(&self, path: &TreePath) -> Option<PathBuf> {
+        path.relative_to(self.base)
+            .map(|relative| self.files.path().join(relative))
+    }
+}
+
+/// Everything a template run depends on besides the files.
+pub struct Request<'a> {
+    /// The source's parameters.
+    pub helm: &'a ApplicationSourceHelm,
+    /// Name of the Application, without namespace.
+    pub app: &'a str,
+    /// Destination namespace.
+    pub namespace: &'a str,
+    /// Version of the target.
+    pub kube_version: &'a str,
+    /// API versions of the target.
+    pub api_versions: &'a [String],
+    /// For substitution.
+    pub env: &'a BuildEnv,
+    /// Schemes that value files may be fetched by.
+    pub schemes: &'a [String],
+    /// Trees of `$ref` sources.
+    pub refs: &'a BTreeMap<String, Tree>,
+    /// Configured repositories, for dependencies.
+    pub repos: &'a [Repository],
+    /// Credential templates, for dependencies.
+    pub repo_creds: &'a [RepoCreds],
+    /// Repositories that the project permits; empty permits all.
+    pub permitted: &'a [String],
+    /// For error texts.
+    pub project: &'a str,
+    /// Private directory of this render.
+    pub scratch: &'a Path,
+    /// Largest output, in bytes.
+    pub max_output: u64,
+}
+
+/// Renders a chart.
+///
+/// # Errors
+/// [`Error::Render`] in Helm's words, and those of fetching.
+pub async fn render(
+    location: &Location<'_>,
+    request: &Request<'_>,
+    charts: &Charts,
+    workers: &Workers,
+) -> Result<Output> {
+    let mut call = prepare(location, request, charts).await?;
+    let mut reads = Reads::default();
+    reads.paths.append(&mut call.used);
+    let commands = vec![command(request, &call.message, &call.values)];
+    let mut held = Vec::new();
+    for _ in 0..MAX_ROUNDS {
+        let reply = workers
+            .call(TOOL, Call::HelmTemplate(call.message.clone()))
+            .await?;
+        let read = reply.reads.unwrap_or_default();
+        match reply.outcome {
+            Some(Outcome::Rendered(rendered)) => {
+                reads
+                    .paths
+                    .extend(read_paths(&read, location.files.path(), location.base));
+                reads.paths.push(location.dir.path.clone());
+                reads.open.extend(rendered.open_inputs.iter().cloned());
+                return Ok(Output {
+                    objects: objects(TOOL, rendered)?,
+                    reads,
+                    commands,
+                });
+            }
+            Some(Outcome::Error(error)) if error.kind == ErrorKind::Dependency as i32 => {
+                for dependency in &error.dependencies {
+                    let chart = fetch_dependency(dependency, request, charts).await?;
+                    let path = chart.path.display().to_string();
+                    if call.message.dependency_charts.contains(&path) {
+                        return Err(worker_error(TOOL, error));
+                    }
+                    call.message.dependency_charts.push(path);
+                    held.push(chart);
+                }
+                // What a version range means is decided by its repository, not by our inputs.
+                reads.open.push("dependencies that were fetched".into());
+            }
+            Some(Outcome::Error(error)) => return Err(worker_error(TOOL, error)),
+            _ => {
+                return Err(Error::Worker {
+                    what: TOOL.into(),
+                    message: "it gave an answer of another kind".into(),
+                });
+            }
+        }
+    }
+    Err(Error::Render {
+        tool: TOOL,
+        message: "its dependencies never come to an end".into(),
+    })
+}
+
+struct Prepared {
+    message: HelmTemplate,
+    /// Value files as written.
+    values: Vec<String>,
+    /// Paths of the tree that were looked at, found or not.
+    used: Vec<TreePath>,
+}
+
+async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts) -> Result<Prepared> {
+    let helm = request.helm;
+    if !matches!(helm.version.as_str(), "" | "v3") {
+        return Err(Error::Source(format!(
+            "invalid helm version {:?}: only v3 is supported",
+            helm.version
+        )));
+    }
+    let Some(chart_dir) = location.on_disk(&location.dir.path) else {
+        return Err(Error::io(
+            "failed to find the chart on disk",
+            location.dir.path.to_string(),
+        ));
+    };
+    let mut values_files = Vec::new();
+    let mut values = Vec::new();
+    let mut used = Vec::new();
+    for written in &helm.value_files {
+        for file in value_files(location, request, charts, written, &mut used).await? {
+            values_files.push(file.path.display().to_string());
+            values.push(written.clone());
+            used.extend(file.tree_path);
+        }
+    }
+    let mut parameters = Vec::new();
+    for parameter in &helm.parameters {
+        parameters.push(wire::HelmParameter {
+            name: parameter.name.clone(),
+            value: request.env.substitute(&parameter.value),
+            kind: if parameter.force_string {
+                ParameterKind::SetString
+            } else {
+                ParameterKind::Set
+            } as i32,
+        });
+    }
+    for parameter in &helm.file_parameters {
+        let file = file(
+            location,
+            request,
+            charts,
+            &request.env.substitute(&parameter.path),
+        )
+        .await?;
+        let Some(file) = file else {
+            return Err(missing(location, &parameter.path));
+        };
+        used.extend(file.tree_path);
+        parameters.push(wire::HelmParameter {
+            name: parameter.name.clone(),
+            value: file.path.display().to_string(),
+            kind: ParameterKind::SetFile as i32,
+        });
+    }
+    let or = |own: &str, other: &str| {
+        if own.is_empty() {
+            other.to_owned()
+        } else {
+            own.to_owned()
+        }
+    };
+    let api_versions = if helm.api_versions.is_empty() {
+        request.api_versions
+    } else {
+        &helm.api_versions
+    };
+    let message = HelmTemplate {
+        chart_dir: chart_dir.display().to_string(),
+        tree_root: location.files.path().display().to_string(),
+        release_name: or(&helm.release_name, request.app),
+        namespace: or(&helm.namespace, request.namespace),
+        kube_version: or(&helm.kube_version, request.kube_version),
+        api_versions: api_versions.to_vec(),
+        values_files,
+        values: values_text(helm)?,
+        parameters,
+        skip_crds: helm.skip_crds,
+        skip_tests: helm.skip_tests,
+        skip_schema_validation: helm.skip_schema_validation,
+        dependency_charts: Vec::new(),
+        max_output_bytes: request.max_output,
+    };
+    Ok(Prepared {
+        message,
+        values,
+        used,
+    })
+}
+
+/// `valuesObject` takes the place of `values`.
+fn values_text(helm: &ApplicationSourceHelm) -> Result<String> {
+    match &helm.values_object {
+        Some(object) => serde_json::to_string(object)
+            .map_err(|e| Error::Source(format!("failed to read valuesObject: {e}"))),
+        None => Ok(helm.values.clone()),
+    }
+}
+
+/// The files that one entry of `valueFiles` names; a glob may name several, or none.
+async fn value_files(
+    location: &Location<'_>,
+    request: &Request<'_>,
+    charts: &Charts,
+    written: &str,
+    used: &mut Vec<TreePath>,
+) -> Result<Vec<Resolved>> {
+    let text = request.env.substitute(&escape_ref(written, request.refs));
+    if !http::is_url(&text) && text.contains(['*', '?', '[']) {
+        return glob(location, request, &text, used);
+    }
+    match file(location, request, charts, &text).await? {
+        Some(file) => Ok(vec![file]),
+        None if request.helm.ignore_missing_value_files => {
+            // That it is absent is part of what the output depends on.
+            if !text.starts_with('$') && !http::is_url(&text) {
+                used.push(location.dir.path.join_rooted(&text)?);
+            }
+            Ok(Vec::new())
+        }
+        None => Err(missing(location, &text)),
+    }
+}
+
+/// `$ref/…` must survive the substitution of `$NAME`.
+fn escape_ref(text: &str, refs: &BTreeMap<String, Tree>) -> String {
+    let name = text.split('/').next().unwrap_or_default();
+    if refs.contains_key(name) {
+        format!("${text}")
+    } else {
+        text.to_owned()
+    }
+}
+
+fn missing(location: &Location<'_>, written: &str) -> Error {
+    let shown = match location.dir.path.join_rooted(written) {
+        Ok(path) if !written.starts_with('$') => path.to_string(),
+        _ => written.to_owned(),
+    };
+    Error::Render {
+        tool: TOOL,
+        message: format!("open {shown}: no such file or directory"),
+    }
+}
+
+/// One file: `$ref/path`, URL, or path in the tree.
+async fn file(
+    location: &Location<'_>,
+    request: &Request<'_>,
+    charts: &Charts,
+    text: &str,
+) -> Result<Option<Resolved>> {
+    if let Some((tree, path)) = in_ref(request, text)? {
+        let Some(node) = tree.lookup(&path)? else {
+            return Ok(None);
+        };
+        return copy(tree, &node, request.scratch, None).map(Some);
+    }
+    if http::is_url(text) {
+        let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
+        let allowed = if request.schemes.is_empty() {
+            matches!(scheme.as_str(), "http" | "https")
+        } else {
+            request
+                .schemes
+                .iter()
+                .any(|one| one.eq_ignore_ascii_case(&scheme))
+        };
+        if !allowed || !matches!(scheme.as_str(), "http" | "https") {
+            return Err(Error::Source(format!(
+                "error resolving helm value file: the URL scheme '{scheme}' is not allowed"
+            )));
+        }
+        let fetched = charts
+            .http()
+            .get(text, "", &crate::git::Credentials::default(), false, MAX_VALUES)
+            .await?;
+        let path = write(request.scratch, &fetched.body)?;
+        return Ok(Some(Resolved {
+            path,
+            tree_path: None,
+        }));
+    }
+    let path = location.dir.path.join_rooted(text).map_err(|_| {
+        Error::path(
+            text,
+            "error resolving helm value file: resolved to outside repository root",
+        )
+    })?;
+    let Some(node) = location.tree.lookup(&path)? else {
+        return Ok(None);
+    };
+    copy(location.tree, &node, request.scratch, Some(path)).map(Some)
+}
+
+/// `$name/path` when `$name` is a declared ref.
+fn in_ref<'a>(request: &Request<'a>, text: &str) -> Result<Option<(&'a Tree, TreePath)>> {
+    if !text.starts_with('$') {
+        return Ok(None);
+    }
+    let (name, rest) = text.split_once('/').unwrap_or((text, ""));
+    match request.refs.get(name) {
+        Some(tree) => Ok(Some((tree, TreePath::parse(rest)?))),
+        None => Err(Error::Source(format!(
+            "source referenced {name:?}, but no source has a 'ref' field defined"
+        ))),
+    }
+}
+
+fn glob(
+    location: &Location<'_>,
+    request: &Request<'_>,
+    text: &str,
+    used: &mut Vec<TreePath>,
+) -> Result<Vec<Resolved>> {
+    let (tree, path) = match in_ref(request, text)? {
+        Some((tree, path)) => (tree, path),
+        None => (location.tree, location.dir.path.join_rooted(text)?),
+    };
+    let own = !text.starts_with('$');
+    let matcher = globset::GlobBuilder::new(path.as_str())
+        .literal_separator(true)
+        .build()
+        .map_err(|e| Error::Source(format!("failed to parse the glob {text:?}: {}", e.kind())))?
+        .compile_matcher();
+    // Nothing above the first component with a wildcard needs to be looked at.
+    let mut base = TreePath::root();
+    for part in path.components() {
+        if part.contains(['*', '?', '[', '{']) {
+            break;
+        }
+        base = base.child(part);
+    }
+    if own {
+        used.push(base.clone());
+    }
+    let Some(base) = tree.lookup(&base)?.filter(|node| node.is_dir) else {
+        return Ok(Vec::new());
+    };
+    let mut files = Vec::new();
+    for node in tree.walk(&base)? {
+        if matcher.is_match(node.path.as_str()) {
+            let tree_path = own.then(|| node.path.clone());
+            files.push(copy(tree, &node, request.scratch, tree_path)?);
+        }
+    }
+    Ok(files)
+}
+
+/// Value files are handed over as copies: they may lie outside of what was materialised.
+fn copy(tree: &Tree, node: &Node, scratch: &Path, tree_path: Option<TreePath>) -> Result<Resolved> {
+    let data = tree.read_node(node, MAX_VALUES)?;
+    Ok(Resolved {
+        path: write(scratch, &data)?,
+        tree_path,
+    })
+}
+
+fn write(scratch: &Path, data: &[u8]) -> Result<PathBuf> {
+    let path = scratch.join(format!("{}.yaml", crate::chart::hex_sha256(data)));
+    if !path.exists() {
+        write_file(&path, data, 0o400).map_err(|e| Error::io("failed to write a value file", e))?;
+    }
+    Ok(path)
+}
+
+async fn fetch_dependency(
+    dependency: &wire::Dependency,
+    request: &Request<'_>,
+    charts: &Charts,
+) -> Result<crate::chart::Chart> {
+    let location = dependency.repository.as_str();
+    let named = location
+        .strip_prefix('@')
+        .or_else(|| location.strip_prefix("alias:"));
+    let repo = match named {
+        Some(name) => request
+            .repos
+            .iter()
+            .find(|repo| repo.name == name)
+            .cloned()
+            .ok_or_else(|| {
+                Error::Source(format!(
+                    "no repository is configured under the name {name} of dependency {}",
+                    dependency.name
+                ))
+            })?,
+        None => access::find(location, request.repos, request.repo_creds),
+    };
+    if !permitted(&repo.repo, request.permitted) {
+        return Err(Error::Source(format!(
+            "helm repos {} are not permitted in project '{}'",
+            crate::git::url::display(&repo.repo),
+            request.project
+        )));
+    }
+    let repo = access::chart(&repo, request.helm.pass_credentials)?;
+    let version = charts
+        .resolve(&repo, &dependency.name, &dependency.version, false)
+        .await?;
+    charts.fetch(&repo, &dependency.name, &version).await
+}
+
+/// Whether a project permits a repository; `!pattern` denies.
+fn permitted(url: &str, patterns: &[String]) -> bool {
+    let matches = |pattern: &str| {
+        pattern == "*"
+            || pattern.trim_end_matches('/') == url.trim_end_matches('/')
+            || globset::GlobBuilder::new(pattern)
+                .literal_separator(true)
+                .build()
+                .is_ok_and(|glob| glob.compile_matcher().is_match(url))
+    };
+    let denied = patterns
+        .iter()
+        .filter_map(|pattern| pattern.strip_prefix('!'))
+        .any(matches);
+    let allowed = patterns.is_empty()
+        || patterns
+            .iter()
+            .filter(|pattern| !pattern.starts_with('!'))
+            .any(|p| matches(p));
+    allowed && !denied
+}
+
+/// The command that does the same by hand.
+fn command(request: &Request<'_>, message: &HelmTemplate, values: &[String]) -> String {
+    let mut parts = vec!["helm template .".to_owned()];
+    let mut flag = |name: &str, value: &str| {
+        if !value.is_empty() {
+            parts.push(format!("{name} {value}"));
+        }
+    };
+    flag("--name-template", &message.release_name);
+    flag("--namespace", &message.namespace);
+    flag("--kube-version", &message.kube_version);
+    for parameter in &message.parameters {
+        match ParameterKind::try_from(parameter.kind).unwrap_or(ParameterKind::Set) {
+            ParameterKind::Set => flag("--set", &format!("{}={}", parameter.name, parameter.value)),
+            ParameterKind::SetString => {
+                flag("--set-string", &format!("{}={}", parameter.name, parameter.value))
+            }
+            ParameterKind::SetFile => {}
+        }
+    }
+    for parameter in &request.helm.file_parameters {
+        flag("--set-file", &format!("{}={}", parameter.name, parameter.path));
+    }
+    for written in values {
+        flag("--values", written);
+    }
+    if !message.values.is_empty() {
+        flag("--values", "<inline values>");
+    }
+    for version in &message.api_versions {
+        flag("--api-versions", version);
+    }
+    if message.skip_tests {
+        parts.push("--skip-tests".into());
+    }
+    if message.skip_schema_validation {
+        parts.push("--skip-schema-validation".into());
+    }
+    parts.push(
+        if message.skip_crds {
+            "--skip-crds"
+        } else {
+            "--include-crds"
+        }
+        .into(),
+    );
+    parts.join(" ")
+}
+
+/// Details of a chart, for people and the UI.
+///
+/// # Errors
+/// [`Error::Render`] when the chart cannot be read.
+pub async fn inspect(
+    location: &Location<'_>,
+    values_files: &[String],
+    workers: &Workers,
+) -> Result<wire::HelmDetails> {
+    let Some(chart_dir) = location.on_disk(&location.dir.path) else {
+        return Err(Error::io(
+            "failed to find the chart on disk",
+            location.dir.path.to_string(),
+        ));
+    };
+    let selected = values_files
+        .iter()
+        .filter_map(|file| location.on_disk(&location.dir.path.join_rooted(file).ok()?))
+        .map(|path| path.display().to_string())
+        .collect();
+    let call = Call::HelmInspect(wire::HelmInspect {
+        chart_dir: chart_dir.display().to_string(),
+        tree_root: location.files.path().display().to_string(),
+        values_files: selected,
+    });
+    match workers.call("helm show", call).await?.outcome {
+        Some(Outcome::HelmDetails(details)) => Ok(details),
+        Some(Outcome::Error(error)) => Err(worker_error("helm show", error)),
+        _ => Err(Error::Worker {
+            what: "helm show".into(),
+            message: "it gave an answer of another kind".into(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_permits_by_glob_and_denies_by_mark() {
+        let list = |patterns: &[&str]| patterns.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
+        assert!(permitted("https://example.com/charts", &[]));
+        assert!(permitted("https://example.com/charts", &list(&["*"])));
+        assert!(permitted(
+            "https://example.com/charts",
+            &list(&["https://example.com/*"])
+        ));
+        assert!(!permitted(
+            "https://example.com/a/b",
+            &list(&["https://example.com/*"])
+        ));
+        assert!(!permitted(
+            "https://example.com/x",
+            &list(&["*", "!https://example.com/*"])
+        ));
+    }
+}

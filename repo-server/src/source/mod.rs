@@ -1,0 +1,91 @@
+//! How each kind of source becomes objects.
+
+pub mod detect;
+pub mod directory;
+pub mod helm;
+pub mod jsonnet;
+pub mod kustomize;
+pub mod overrides;
+pub mod remote;
+
+use crate::error::Error;
+use crate::path::TreePath;
+use crate::worker::wire;
+
+/// What a render used, as paths of the trees that it was given. Equal content at these paths gives equal output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Paths in the source's own tree.
+    pub paths: Vec<TreePath>,
+    /// Why the output may differ although the inputs are equal; such output is not found again by content.
+    pub open: Vec<String>,
+}
+
+/// The objects of one source.
+#[derive(Debug)]
+pub struct Output {
+    /// In the tool's order, Lists not expanded.
+    pub objects: Vec<serde_json::Value>,
+    /// What was used.
+    pub reads: Reads,
+    /// The commands that would give the same, for people.
+    pub commands: Vec<String>,
+}
+
+/// The worker's error as ours.
+pub(crate) fn worker_error(tool: &'static str, error: wire::WorkerError) -> Error {
+    use wire::ErrorKind;
+    let place = match (error.file.is_empty(), error.line) {
+        (true, _) => String::new(),
+        // The tool's own message mostly names the file already.
+        (false, _) if error.message.contains(&error.file) => String::new(),
+        (false, 0) => format!("{}: ", error.file),
+        (false, line) => format!("{}:{line}: ", error.file),
+    };
+    let message = format!("{place}{}", error.message);
+    match ErrorKind::try_from(error.kind).unwrap_or(ErrorKind::Unspecified) {
+        ErrorKind::Internal => Error::Worker {
+            what: tool.into(),
+            message,
+        },
+        ErrorKind::Limit => Error::Limit {
+            which: format!("output of {tool}"),
+            limit: message,
+        },
+        ErrorKind::Refused => Error::Unsupported(message),
+        _ => Error::Render { tool, message },
+    }
+}
+
+/// The objects of a reply.
+pub(crate) fn objects(tool: &'static str, rendered: wire::Rendered) -> Result<Vec<serde_json::Value>, Error> {
+    rendered
+        .objects
+        .into_iter()
+        .map(|object| {
+            serde_json::from_slice(&object.json).map_err(|e| Error::Worker {
+                what: tool.into(),
+                message: format!("it sent what is not JSON: {e}"),
+            })
+        })
+        .collect()
+}
+
+/// Turns the absolute paths that a worker read below `directory` into paths of the tree, of which `directory` holds
+/// the part below `base`. Paths outside are of the machine (fetched dependencies) and named by the key already.
+pub(crate) fn read_paths(
+    reads: &wire::ReadSet,
+    directory: &std::path::Path,
+    base: &TreePath,
+) -> Vec<TreePath> {
+    reads
+        .files
+        .iter()
+        .chain(&reads.trees)
+        .chain(&reads.absent)
+        .filter_map(|path| {
+            let relative = std::path::Path::new(path).strip_prefix(directory).ok()?;
+            base.join(relative.to_str()?).ok()
+        })
+        .collect()
+}

@@ -1,0 +1,311 @@
+//! Charts from repositories and registries.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use argosy_api::v1alpha1::{ApplicationSource, ApplicationSourceHelm, RepoCreds, Repository};
+use argosy_repo_server::Error;
+use argosy_repo_server::render::Request;
+
+use crate::render::{CHART, Fixture, names, request};
+use crate::support::{Answer, Http, Repo, answer, pack};
+
+fn sha256(data: &[u8]) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, data);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `web` in two versions, with a user and a password.
+async fn repository(digest: Option<&str>) -> Http {
+    let version = |version: &str, text: &str| {
+        let chart = CHART[0].1.replace("1.2.3", version);
+        let values = format!("replicas: 1\ntext: {text}\n");
+        pack(&[(CHART[0].0, &chart), (CHART[1].0, &values), CHART[2]])
+    };
+    let archives: HashMap<String, Vec<u8>> = HashMap::from([
+        ("/charts/web-1.2.3.tgz".to_owned(), version("1.2.3", "old")),
+        ("/charts/web-1.10.0.tgz".to_owned(), version("1.10.0", "new")),
+    ]);
+    let entry = |version: &str| {
+        let name = format!("web-{version}.tgz");
+        let right = sha256(&archives[&format!("/charts/{name}")]);
+        let digest = digest.unwrap_or(&right);
+        format!(
+            "  - name: web\n    version: {version}\n    urls: [{name}]\n    digest: {digest}\n    description: A web\n    \
+             maintainers: [{{name: Ada, email: ada@example.com}}]\n"
+        )
+    };
+    let index = format!(
+        "apiVersion: v1\nentries:\n  web:\n{}{}",
+        entry("1.10.0"),
+        entry("1.2.3")
+    );
+    Http::start(None, move |seen| {
+        if seen.basic().as_deref() != Some("ada:pass") {
+            return answer(401, "who?");
+        }
+        match seen.path.as_str() {
+            "/charts/index.yaml" => answer(200, index.clone()),
+            path => archives
+                .get(path)
+                .map_or_else(|| answer(404, ""), |archive| answer(200, archive.clone())),
+        }
+    })
+    .await
+}
+
+fn chart(server: &Http, version: &str) -> Request {
+    let url = format!("http://{}/charts", server.address);
+    let repo = Repository {
+        repo: url.clone(),
+        r#type: "helm".into(),
+        username: "ada".into(),
+        password: "pass".into(),
+        ..Repository::default()
+    };
+    let source = ApplicationSource {
+        repo_url: url,
+        chart: "web".into(),
+        target_revision: version.into(),
+        ..ApplicationSource::default()
+    };
+    Request {
+        repo,
+        source,
+        app_name: "shop".into(),
+        namespace: "ns".into(),
+        ..Request::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_is_found_by_version_or_range_and_downloaded_once() {
+    let server = repository(None).await;
+    let fixture = Fixture::new();
+    for (wanted, version, text) in [
+        ("1.2.3", "1.2.3", "old"),
+        ("1.x", "1.10.0", "new"),
+        ("~1.2", "1.2.3", "old"),
+        ("", "1.10.0", "new"),
+    ] {
+        let manifests = fixture.renderer.manifests(&chart(&server, wanted)).await.unwrap();
+        assert_eq!(manifests.revision, version, "{wanted}");
+        assert!(manifests.rendered.manifests[0].contains(text), "{wanted}");
+    }
+    let downloads = server
+        .seen
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|seen| seen.path.ends_with(".tgz"))
+        .count();
+    assert_eq!(downloads, 2);
+    let error = fixture.render(&chart(&server, "9.9.9")).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("chart \"web\" version \"9.9.9\" not found"),
+        "{error}"
+    );
+    let error = fixture.render(&chart(&server, "^9")).await.unwrap_err();
+    assert!(
+        error.to_string().contains("invalid revision for chart"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_with_another_digest_than_its_index_says_is_refused() {
+    let server = repository(Some(&"0".repeat(64))).await;
+    let error = Fixture::new().render(&chart(&server, "1.2.3")).await.unwrap_err();
+    assert!(error.to_string().contains("its digest is"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_stay_with_their_origin_unless_told_otherwise() {
+    let archive = pack(&CHART);
+    let elsewhere = Http::start(None, move |_| answer(200, archive.clone())).await;
+    let target = format!("http://{}/web.tgz", elsewhere.address);
+    let index = format!(
+        "apiVersion: v1\nentries:\n  web:\n  - name: web\n    version: 1.2.3\n    urls: [\"{target}\"]\n"
+    );
+    let server = Http::start(None, move |_| answer(200, index.clone())).await;
+    let mut request = chart(&server, "1.2.3");
+    assert!(Fixture::new().render(&request).await.is_ok());
+    assert!(
+        elsewhere
+            .seen
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|seen| !seen.headers.contains_key("authorization"))
+    );
+    request.source.helm = Some(ApplicationSourceHelm {
+        pass_credentials: true,
+        ..Default::default()
+    });
+    assert!(Fixture::new().render(&request).await.is_ok());
+    assert_eq!(
+        elsewhere.seen.lock().unwrap().last().unwrap().basic().as_deref(),
+        Some("ada:pass")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dependency_that_the_repository_lacks_is_fetched() {
+    let server = repository(None).await;
+    let url = format!("http://{}/charts", server.address);
+    let chart = format!(
+        "apiVersion: v2\nname: umbrella\nversion: 0.1.0\ndependencies:\n- name: web\n  version: ~1.2\n  repository: {url}\n"
+    );
+    let repo = Repo::with(&[("app/Chart.yaml", &chart)]);
+    let mut request = request(
+        &repo,
+        ApplicationSource {
+            path: "app".into(),
+            ..ApplicationSource::default()
+        },
+    );
+    let fixture = Fixture::new();
+    let error = fixture.render(&request).await.unwrap_err();
+    assert!(matches!(error, Error::Authentication { .. }), "{error}");
+    request.no_cache = true;
+    request.repo_creds = vec![RepoCreds {
+        url: format!("http://{}", server.address),
+        username: "ada".into(),
+        password: "pass".into(),
+        ..RepoCreds::default()
+    }];
+    assert_eq!(
+        names(&fixture.render(&request).await.unwrap()),
+        ["ConfigMap/shop"]
+    );
+    request.permitted_repos = vec!["https://other.example.com/*".into()];
+    let error = fixture.render(&request).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("are not permitted in project 'default'"),
+        "{error}"
+    );
+}
+
+/// A registry with one chart, behind basic authentication.
+async fn registry() -> Http {
+    let archive = pack(&CHART);
+    let config = b"{}".to_vec();
+    let descriptor = |media: &str, data: &[u8]| serde_json::json!({"mediaType": media, "digest": format!("sha256:{}", sha256(data)), "size": data.len()});
+    let manifest = serde_json::json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": descriptor("application/vnd.cncf.helm.config.v1+json", &config),
+        "layers": [descriptor("application/vnd.cncf.helm.chart.content.v1.tar+gzip", &archive)],
+    })
+    .to_string();
+    let blobs: Arc<HashMap<String, Vec<u8>>> = Arc::new(HashMap::from([
+        (
+            format!("/v2/charts/web/blobs/sha256:{}", sha256(&archive)),
+            archive,
+        ),
+        (format!("/v2/charts/web/blobs/sha256:{}", sha256(&config)), config),
+    ]));
+    Http::start(None, move |seen| -> Answer {
+        if seen.basic().as_deref() != Some("ada:pass") {
+            return (
+                401,
+                vec![("WWW-Authenticate".into(), "Basic realm=\"registry\"".into())],
+                Vec::new(),
+            );
+        }
+        let kind = |kind: &str| vec![("Content-Type".to_owned(), kind.to_owned())];
+        match seen.path.as_str() {
+            "/v2/" => answer(200, "{}"),
+            "/v2/charts/web/tags/list" => (
+                200,
+                kind("application/json"),
+                br#"{"name":"charts/web","tags":["1.2.3","1.0.0","2.0.0-rc.1"]}"#.to_vec(),
+            ),
+            "/v2/charts/web/manifests/1.2.3" => (
+                200,
+                kind("application/vnd.oci.image.manifest.v1+json"),
+                manifest.clone().into_bytes(),
+            ),
+            path => blobs
+                .get(path)
+                .map_or_else(|| answer(404, "{}"), |blob| answer(200, blob.clone())),
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_comes_from_a_registry_by_version_or_range() {
+    let server = registry().await;
+    let url = format!("{}/charts", server.address);
+    let repo = Repository {
+        repo: url.clone(),
+        r#type: "helm".into(),
+        enable_oci: true,
+        insecure_oci_force_http: true,
+        username: "ada".into(),
+        password: "pass".into(),
+        ..Repository::default()
+    };
+    let source = ApplicationSource {
+        repo_url: url,
+        chart: "web".into(),
+        target_revision: "1.x".into(),
+        ..Default::default()
+    };
+    let mut request = Request {
+        repo,
+        source,
+        app_name: "shop".into(),
+        ..Request::default()
+    };
+    let fixture = Fixture::new();
+    let manifests = fixture.renderer.manifests(&request).await.unwrap();
+    assert_eq!(manifests.revision, "1.2.3");
+    assert!(manifests.rendered.manifests[0].contains("\"text\":\"chart\""));
+    request.repo.password = "wrong".into();
+    request.source.target_revision = "1.2.3".into();
+    let error = Fixture::new().render(&request).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Authentication { .. } | Error::Fetch { .. }),
+        "{error}"
+    );
+    assert!(!error.to_string().contains("wrong"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn value_files_by_url_need_an_allowed_scheme() {
+    let server = Http::start(None, |_| answer(200, "text: from the web\n")).await;
+    let repo = Repo::with(&CHART);
+    let source = |file: &str| ApplicationSource {
+        path: "web".into(),
+        helm: Some(ApplicationSourceHelm {
+            value_files: vec![file.into()],
+            ..Default::default()
+        }),
+        ..ApplicationSource::default()
+    };
+    let fixture = Fixture::new();
+    let mut allowed = request(&repo, source(&format!("http://{}/v.yaml", server.address)));
+    assert_eq!(
+        fixture.render(&allowed).await.unwrap()[0]["data"]["text"],
+        "from the web"
+    );
+    allowed.helm_options.values_file_schemes = vec!["https".into()];
+    assert!(
+        fixture
+            .render(&allowed)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("scheme 'http' is not allowed")
+    );
+    for file in ["file:///etc/passwd", "secrets://x"] {
+        let error = fixture.render(&request(&repo, source(file))).await.unwrap_err();
+        assert!(error.to_string().contains("is not allowed"), "{error}");
+    }
+}
