@@ -1,0 +1,3 @@
+//! The crate against answers of the reference.
+
+mod yaml;
