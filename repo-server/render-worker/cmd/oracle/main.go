@@ -36,6 +36,7 @@ func main() {
 	helm := flag.String("helm", "helm", "the helm command")
 	kustomize := flag.String("kustomize", "kustomize", "the kustomize command")
 	edits := flag.Bool("edits", false, "compare kustomizations after edits too")
+	options := flag.String("build-options", "", "options of kustomize build, for both")
 	verbose := flag.Bool("v", false, "print every comparison")
 	flag.Parse()
 
@@ -52,7 +53,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	oracle := &oracle{client: client, helm: *helm, kustomize: *kustomize, verbose: *verbose, counts: map[string]int{}}
+	oracle := &oracle{client: client, helm: *helm, kustomize: *kustomize, options: *options, verbose: *verbose, counts: map[string]int{}}
 	var works []work
 	for _, root := range flag.Args() {
 		root, err := filepath.Abs(root)
@@ -124,6 +125,7 @@ func find(root string, edits bool) []work {
 type oracle struct {
 	client          *client
 	helm, kustomize string
+	options         string
 	verbose         bool
 	counts          map[string]int
 	objects         int
@@ -263,6 +265,7 @@ func (o *oracle) byWorker(w work) (*wire.Rendered, error) {
 		if build == nil {
 			build = plainBuild(w)
 		}
+		build.BuildOptions = strings.Fields(o.options)
 		request.Call = &wire.Request_KustomizeBuild{KustomizeBuild: build}
 	}
 	reply, err := o.client.call(request)
@@ -286,7 +289,7 @@ func (o *oracle) byCommand(w work) ([]manifest.Document, error) {
 			return nil, err
 		}
 	}
-	out, err := run(w.dir, o.kustomize, "build", w.dir)
+	out, err := run(w.dir, o.kustomize, append([]string{"build", w.dir}, strings.Fields(o.options)...)...)
 	if err != nil {
 		return nil, err
 	}

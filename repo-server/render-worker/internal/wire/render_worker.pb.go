@@ -1588,8 +1588,8 @@ type Rendered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the tool's order. Empty documents are left out; Lists are not expanded.
 	Objects []*Object `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
-	// Why the output is not a function of the inputs alone: one line a reason
-	// ("genCA in web/templates/secret.yaml"). Empty = it is.
+	// Why the output is not a function of the inputs alone: the template functions that
+	// ran and give another result each time ("genCA", "now"), sorted. Empty = it is.
 	OpenInputs []string `protobuf:"bytes,2,rep,name=open_inputs,json=openInputs,proto3" json:"open_inputs,omitempty"`
 	// What the tool warned of.
 	Warnings      []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
@@ -1652,8 +1652,8 @@ type Object struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// JSON of one YAML document, converted by sigs.k8s.io/yaml. A JSON object.
 	Json []byte `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
-	// Helm: the template ("web/templates/deployment.yaml"). Kustomize: the file relative
-	// to root, where known. Otherwise empty.
+	// Helm: the template, under the chart's name ("web/templates/deployment.yaml").
+	// Kustomize: the file relative to root, where known. Otherwise empty.
 	Source        string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
