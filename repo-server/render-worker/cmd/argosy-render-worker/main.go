@@ -22,6 +22,11 @@ import (
 // stackMax ends a runaway recursion of a template before it takes the machine's memory.
 const stackMax = 256 << 20
 
+// gcPercent: a render allocates much and keeps nothing, on a live heap of some 10 MB. At
+// Go's 100 an edited overlay cost 17 ms of CPU, at 400 14 ms, for 12 MB more resident.
+// GOMEMLIMIT bounds it where memory is short.
+const gcPercent = 400
+
 func main() {
 	if filepath.Base(os.Args[0]) == "helm" {
 		os.Exit(helmCommand())
@@ -47,6 +52,9 @@ func run() int {
 	if err != nil {
 		log.Printf("set up stdout: %v", err)
 		return 1
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
 	}
 	confine.Process()
 	debug.SetMaxStack(stackMax)
