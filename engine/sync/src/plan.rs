@@ -15,6 +15,7 @@ use crate::hook::{self, DeletePolicy, Hook};
 use crate::options::{self, Removal, ResourceOptions, SyncOptions, resource_options};
 use crate::order::kind_rank;
 use crate::phase::Phase;
+use crate::result::ResourceResult;
 use crate::wave;
 
 /// One compared resource. At least one side is present. Left out by the caller: what is not this Application's own.
@@ -572,6 +573,32 @@ pub struct Invalid {
 }
 
 impl Plan {
+    /// The hooks that these results know of and nothing else: enough to end an operation of which no more can be known.
+    pub fn of_hooks(results: &[ResourceResult]) -> Plan {
+        let hooks = results.iter().filter_map(|result| Some((result, result.hook?)));
+        let tasks = hooks.enumerate().map(|(index, (result, hook))| Task {
+            id: TaskId(index as u32),
+            phase: result.sync_phase,
+            wave: 0,
+            rank: 0,
+            action: Action::Hook,
+            key: result.key.clone(),
+            gvk: result.key.group_kind().with_version(&*result.version),
+            hook: Some(Hook {
+                types: vec![hook],
+                delete_policies: vec![DeletePolicy::BeforeHookCreation],
+            }),
+            desired: None,
+            live: None,
+            options: resource_options(&SyncOptions::default(), None, None, None),
+            unchecked: false,
+        });
+        Plan {
+            tasks: tasks.collect(),
+            ..Plan::default()
+        }
+    }
+
     /// The task at this place.
     pub fn task(&self, id: TaskId) -> &Task {
         &self.tasks[id.0 as usize]
