@@ -4,6 +4,8 @@
 //! `UPDATE_EXPECTED=1 cargo test` writes the answers as they are; read them before you keep them.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod oracle;
+
 use std::fs;
 use std::path::Path;
 
@@ -15,15 +17,26 @@ fn cases() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut failures = Vec::new();
     let mut count = 0;
-    let mut folders: Vec<_> = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut folders: Vec<_> = fs::read_dir(root)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     folders.sort();
     for folder in folders {
         count += 1;
         if let Err(failure) = check(&folder) {
-            failures.push(format!("{}: {failure}", folder.file_name().unwrap().to_string_lossy()));
+            failures.push(format!(
+                "{}: {failure}",
+                folder.file_name().unwrap().to_string_lossy()
+            ));
         }
     }
-    assert!(failures.is_empty(), "{} of {count} cases differ:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {count} cases differ:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
     assert!(count > 100);
 }
 
@@ -33,7 +46,11 @@ fn check(folder: &Path) -> Result<(), String> {
     let mut customizations = Customizations::none();
     if let Ok(script) = fs::read_to_string(folder.join("health.lua")) {
         let gvk = meta::gvk(&live);
-        let pattern = if gvk.group.is_empty() { gvk.kind } else { format!("{}/{}", gvk.group, gvk.kind) };
+        let pattern = if gvk.group.is_empty() {
+            gvk.kind
+        } else {
+            format!("{}/{}", gvk.group, gvk.kind)
+        };
         customizations.insert(&pattern, &script, true).unwrap();
     }
     let answer = assess(&live, &customizations).map_or("none".to_owned(), |health| health.to_string());
@@ -43,5 +60,9 @@ fn check(folder: &Path) -> Result<(), String> {
         fs::write(&file, format!("{answer}\n")).map_err(|error| error.to_string())?;
     }
     let expected = fs::read_to_string(&file).map_err(|error| error.to_string())?;
-    if expected.trim_end() == answer { Ok(()) } else { Err(format!("expected {:?}, is {answer:?}", expected.trim_end())) }
+    if expected.trim_end() == answer {
+        Ok(())
+    } else {
+        Err(format!("expected {:?}, is {answer:?}", expected.trim_end()))
+    }
 }
