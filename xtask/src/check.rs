@@ -13,7 +13,7 @@ use crate::{go, shell, test, tidy};
 pub(crate) fn run() -> Result<()> {
     shell::run(&mut shell::cargo(["fmt", "--all", "--check"]))?;
     tidy::run()?;
-    shell::run(Command::new("go").args(["vet", "./..."]).current_dir(go::worker_dir()))?;
+    shell::run(Command::new("go").args(["vet", "-trimpath", "./..."]).current_dir(go::worker_dir()))?;
     shell::run(&mut shell::cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     if shell::has("cargo-deny") {
         shell::run(&mut shell::cargo(["deny", "check", "bans", "licenses", "sources"]))?;

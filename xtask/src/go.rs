@@ -47,7 +47,7 @@ pub(crate) fn build_servers() -> Result<()> {
 /// # Errors
 /// When the build fails.
 pub(crate) fn build_render_worker() -> Result<()> {
-    build(&worker_dir(), ".", &render_worker(), "-s -w")
+    build(&worker_dir(), "./cmd/argosy-render-worker", &render_worker(), "-s -w")
 }
 
 /// Where the servers are built to.

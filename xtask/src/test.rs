@@ -13,7 +13,7 @@ use crate::{go, shell};
 pub(crate) fn run() -> Result<()> {
     require_programs()?;
     go::build_all()?;
-    shell::run(Command::new("go").args(["test", "./..."]).current_dir(go::worker_dir()))?;
+    shell::run(Command::new("go").args(["test", "-trimpath", "./..."]).current_dir(go::worker_dir()))?;
     // The end-to-end tests start the shipped program as an operator would.
     shell::run(&mut shell::cargo(["build", "--package", "argosy"]))?;
     shell::run(
