@@ -228,6 +228,7 @@ pub fn generated_name(prefix: &str, revision: &str, phase: Phase, started_at: i6
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 
