@@ -6,7 +6,7 @@ use bumpalo::Bump;
 
 use crate::ignore::{Finding, IgnoreRules};
 use crate::merge::{Merge, Recorder};
-use crate::node::{Node, Semantics};
+use crate::node::{Node, Semantics, schema_of};
 use crate::{FIELD_MANAGER, LAST_APPLIED, managed, mask, normalize};
 
 /// What a comparison needs to know besides the two objects.
@@ -140,10 +140,7 @@ pub(crate) fn compare_in(
 
 fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) -> Comparison {
     let gvk = meta::gvk(live);
-    let schema = ctx
-        .schemas
-        .root(&gvk)
-        .or_else(|| ctx.schemas.root(&meta::gvk(desired)));
+    let schema = schema_of(ctx.schemas, &gvk).or_else(|| schema_of(ctx.schemas, &meta::gvk(desired)));
     let semantics = Semantics::of(&gvk.group, ctx.options.server_side_apply);
     let node = Node::root(schema, ctx.schemas, &gvk, semantics);
 

@@ -48,6 +48,18 @@ pub(crate) enum ListRule<'a> {
     Keyed(&'a [&'a str]),
 }
 
+/// The schema of a kind: in its version, or else in any other that is known (old versions differ little, and a server that still has them
+/// may not describe them).
+pub(crate) fn schema_of<'s>(schemas: &'s Schemas, gvk: &GroupVersionKind) -> Option<Schema<'s>> {
+    schemas.root(gvk).or_else(|| {
+        let known = schemas
+            .kinds()
+            .into_iter()
+            .find(|known| known.group == gvk.group && known.kind == gvk.kind)?;
+        schemas.root(known)
+    })
+}
+
 /// A place in a schema; where there is none, what is known without.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'s> {

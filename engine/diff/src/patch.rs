@@ -6,7 +6,7 @@ use bumpalo::Bump;
 
 use crate::compare::Options;
 use crate::merge::Merge;
-use crate::node::{ListRule, Lists, Node, Semantics};
+use crate::node::{ListRule, Lists, Node, Semantics, schema_of};
 use crate::normalize;
 
 /// What to send to the API server.
@@ -44,7 +44,7 @@ impl Patch {
 pub fn three_way(original: Option<&Value>, modified: &Value, current: &Value, schemas: &Schemas) -> Patch {
     let gvk = meta::gvk(modified);
     let semantics = Semantics::of(&gvk.group, false);
-    let node = Node::root(schemas.root(&gvk), schemas, &gvk, semantics);
+    let node = Node::root(schema_of(schemas, &gvk), schemas, &gvk, semantics);
     let (mut original, mut modified, mut target) = (original.cloned(), modified.clone(), current.clone());
 
     normalize::align(&mut modified, current, original.as_mut());

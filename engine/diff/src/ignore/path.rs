@@ -5,7 +5,7 @@ use argosy_object::{Value, meta};
 use bumpalo::Bump;
 
 use super::IgnoreRules;
-use crate::node::{ListRule, Lists, Node, Semantics};
+use crate::node::{ListRule, Lists, Node, Semantics, schema_of};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +80,7 @@ pub fn keep_live(desired: &Value, live: &Value, rules: &IgnoreRules, schemas: &S
         lists: Lists::Structured,
         ..Semantics::of(&gvk.group, true)
     };
-    let node = Node::root(schemas.root(&gvk), schemas, &gvk, semantics);
+    let node = Node::root(schema_of(schemas, &gvk), schemas, &gvk, semantics);
     let is_status = |path: &Steps| path.first() == Some(&Step::Field("status".to_owned()));
 
     let mut gone = Vec::new();
