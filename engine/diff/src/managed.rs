@@ -45,10 +45,12 @@ fn unite(fields: &mut Map, more: &Map) {
     }
 }
 
-/// What `manager` applied last, cut out of the live object. Without an apply by it the last applied configuration stands in: that is what
-/// a change from client-side to server-side apply takes over.
+/// What `manager` applied last and nobody else owns, cut out of the live object: that is what an apply without it removes. Without an apply
+/// by the manager the last applied configuration stands in: that is what a change from client-side to server-side apply takes over.
+///
+/// A list item that somebody else owns too is left out with all its fields.
 pub(crate) fn extract(live: &Value, manager: &str, node: Node<'_>) -> Option<Value> {
-    let fields = collect(live, |entry| {
+    let ours = |entry: &Value| {
         entry.get("manager").and_then(Value::as_str) == Some(manager)
             && entry.get("operation").and_then(Value::as_str) == Some("Apply")
             && entry
@@ -56,14 +58,16 @@ pub(crate) fn extract(live: &Value, manager: &str, node: Node<'_>) -> Option<Val
                 .and_then(Value::as_str)
                 .unwrap_or_default()
                 .is_empty()
-    });
+    };
+    let fields = collect(live, ours);
     if fields.0.is_empty() {
         return serde_json::from_str(meta::annotation(live, LAST_APPLIED)?).ok();
     }
-    cut(&fields.0, live, node, &Bump::new())
+    let others = collect(live, |entry| !ours(entry));
+    cut(&fields.0, &others.0, live, node, &Bump::new())
 }
 
-fn cut(fields: &Map, value: &Value, node: Node<'_>, arena: &Bump) -> Option<Value> {
+fn cut(fields: &Map, others: &Map, value: &Value, node: Node<'_>, arena: &Bump) -> Option<Value> {
     if fields.keys().all(|name| name == ".") {
         // An owned leaf, or an item or object of which only the existence is owned.
         return match value {
@@ -71,16 +75,23 @@ fn cut(fields: &Map, value: &Value, node: Node<'_>, arena: &Bump) -> Option<Valu
             _ => Some(value.clone()),
         };
     }
+    let nobody = Map::new();
+    let theirs = |name: &str| others.get(name).map(|below| below.as_object().unwrap_or(&nobody));
     match value {
         Value::Object(present) => {
             let mut owned = Map::new();
-            for (name, below) in fields {
-                let Some(name) = name.strip_prefix("f:") else {
+            for (form, below) in fields {
+                let Some(name) = form.strip_prefix("f:") else {
                     continue;
                 };
-                if let (Some(value), Value::Object(below)) = (present.get(name), below)
-                    && let Some(value) = cut(below, value, node.field(name), arena)
-                {
+                let (Some(value), Value::Object(below)) = (present.get(name), below) else {
+                    continue;
+                };
+                let shared = theirs(form);
+                if below.is_empty() && shared.is_some() {
+                    continue;
+                }
+                if let Some(value) = cut(below, shared.unwrap_or(&nobody), value, node.field(name), arena) {
                     owned.insert(name.to_owned(), value);
                 }
             }
@@ -92,14 +103,14 @@ fn cut(fields: &Map, value: &Value, node: Node<'_>, arena: &Bump) -> Option<Valu
                 _ => &[],
             };
             let mut owned = Vec::new();
-            for (name, below) in fields {
-                let Some(position) = locate(name, items) else {
+            for (form, below) in fields {
+                let (Some(position), None) = (locate(form, items), theirs(form)) else {
                     continue;
                 };
                 let (item, Value::Object(below)) = (&items[position], below) else {
                     continue;
                 };
-                let Some(mut cut) = cut(below, item, node.item(), arena) else {
+                let Some(mut cut) = cut(below, &nobody, item, node.item(), arena) else {
                     continue;
                 };
                 if let (Some(cut), Some(item)) = (cut.as_object_mut(), item.as_object()) {
