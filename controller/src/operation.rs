@@ -1,0 +1,169 @@
+//! A running operation: one pass of it on one screen, [`run`].
+//!
+//! The decisions are `argosy_sync`'s: a plan, and from what is seen the next step. A pass does steps until there is
+//! something to wait for, and gives the worker back; the next pass goes on. Stages: [`begin`] reads the request, compares
+//! and plans; [`apply`], [`prune`] and [`hooks`] write to the cluster; [`wait`] looks at it; [`terminate`] heeds the wish
+//! to stop; [`finish`] ends the operation or prepares the next attempt.
+//!
+//! What a pass remembers is in [`Memory`] and may be lost at any time: the operation's state in the Application and the
+//! live objects say the same. Hooks carry the run that created them, so none is created twice.
+
+mod apply;
+mod begin;
+mod desk;
+mod finish;
+mod hooks;
+mod prune;
+mod result;
+mod terminate;
+mod wait;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use argosy_api::v1alpha1::Application;
+use argosy_sync::{OperationPhase, Step, next};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::context::{Context, WriteError};
+use begin::{Refusal, Session};
+use desk::Desk;
+
+/// An operation that waits is looked at again after so long, even if nothing is heard of what it waits for.
+const BACKSTOP: Duration = Duration::from_secs(30);
+/// After a write did not get through, or while the cluster is not ours, the pass is repeated after so long.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// What to do after a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It is over.
+    Done,
+    /// Another pass, at once.
+    Again,
+    /// Another pass when something of the Application changes, at the latest after this time.
+    Wait {
+        /// At the latest.
+        at_most: Duration,
+    },
+}
+
+/// What is kept between two passes of one operation.
+#[derive(Default)]
+pub(crate) struct Memory {
+    session: Option<Session>,
+    /// Why the controller itself ends the operation, if it does.
+    cause: Option<&'static str>,
+}
+
+/// The write did not happen because the cluster is not ours any longer: nothing is known about the object.
+#[derive(Debug)]
+struct Interrupted;
+
+/// One pass of the operation of `app`.
+pub(crate) async fn run(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Next {
+    match pass(ctx, app, memory).await {
+        Ok(next) => next,
+        Err(WriteError::Gone { .. }) => Next::Done,
+        Err(error) => {
+            warn!(
+                app = app.metadata.name,
+                app_namespace = app.metadata.namespace,
+                error = argosy_runtime::log::chain(&error),
+                "write the state of the operation"
+            );
+            Next::Wait { at_most: AGAIN }
+        }
+    }
+}
+
+async fn pass(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Result<Next, WriteError> {
+    let mut desk = Desk::open(ctx, app);
+    if desk.is_new() {
+        *memory = Memory::default();
+        desk.save().await?;
+    }
+    if let Some(cause) = terminate::overdue(&desk) {
+        memory.cause = Some(cause);
+        terminate::order(&mut desk).await?;
+    }
+    match begin::next_attempt(&mut desk) {
+        begin::Attempt::Running => {}
+        begin::Attempt::Waits(left) => return Ok(Next::Wait { at_most: left }),
+        begin::Attempt::Begins => {
+            memory.session = None;
+            desk.save().await?;
+        }
+        begin::Attempt::Never(message) => {
+            return finish::end(&mut desk, memory, OperationPhase::Error, message).await;
+        }
+    }
+    if memory
+        .session
+        .as_ref()
+        .is_none_or(|session| !session.is_of(&desk))
+    {
+        memory.session = match begin::session(&mut desk).await {
+            Ok(session) => Some(session),
+            Err(Refusal::Later(pause)) => {
+                desk.save().await?;
+                return Ok(Next::Wait { at_most: pause });
+            }
+            Err(Refusal::Ended { phase, message }) => {
+                return finish::end(&mut desk, memory, phase, message).await;
+            }
+        };
+    }
+    walk(&mut desk, memory).await
+}
+
+/// Does steps until there is something to wait for.
+async fn walk(desk: &mut Desk<'_>, memory: &mut Memory) -> Result<Next, WriteError> {
+    loop {
+        let Some(session) = &mut memory.session else {
+            return Ok(Next::Again);
+        };
+        terminate::heed(desk, session);
+        if let Some(left) = session.pause_left() {
+            return Ok(Next::Wait { at_most: left });
+        }
+        let seen = wait::observe(desk, session).await;
+        let step = next(&session.plan, &mut session.progress, &seen);
+        desk.note(session.progress.results());
+        debug!(app = desk.app.metadata.name, ?step, "step of the operation");
+        let done = match step {
+            Step::DryRun(tasks) => {
+                apply::check(session, &tasks);
+                Ok(())
+            }
+            Step::Apply(tasks) => {
+                desk.say("one or more tasks are running");
+                desk.save_now_and_then().await?;
+                apply::apply(session, &tasks).await
+            }
+            Step::Prune(tasks) => prune::prune(session, &tasks).await,
+            Step::Release(tasks) => hooks::release(session, &tasks).await,
+            Step::DeleteHooks(tasks) => hooks::delete(session, &tasks).await,
+            Step::Pause { .. } => {
+                session.pause = Some(Instant::now() + desk.ctx.options.sync_wave_delay);
+                desk.save().await?;
+                Ok(())
+            }
+            Step::Wait(wait) => {
+                desk.say(&wait.message);
+                desk.save().await?;
+                if desk.asked_to_stop() && !session.terminating {
+                    continue;
+                }
+                return Ok(Next::Wait {
+                    at_most: terminate::time_left(desk).min(BACKSTOP),
+                });
+            }
+            Step::Done { phase, message } => return finish::end(desk, memory, phase, message).await,
+        };
+        if let Err(Interrupted) = done {
+            return Ok(Next::Wait { at_most: AGAIN });
+        }
+    }
+}
