@@ -206,7 +206,7 @@ impl StateCollector {
                 let value = app.metadata.labels.get(key).cloned().unwrap_or_default();
                 labels.push((format!("label_{}", label_name(key)), value));
             }
-            metric.encode_family(labels.as_slice())?.encode_gauge(&1_i64)?;
+            metric.encode_family(&labels)?.encode_gauge(&1_i64)?;
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl StateCollector {
                 if count > 0 {
                     let mut labels = identity(app).to_vec();
                     labels.push(("condition".to_owned(), condition.clone()));
-                    metric.encode_family(labels.as_slice())?.encode_gauge(&(count as i64))?;
+                    metric.encode_family(&labels)?.encode_gauge(&(count as i64))?;
                 }
             }
         }

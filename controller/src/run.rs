@@ -185,7 +185,7 @@ fn spawn_settings(tasks: &Tasks, store: &Arc<settings::Store>, client: &client::
     let (store, client) = (store.clone(), client.clone());
     tasks.spawn_restarting("settings", move || {
         let (store, client, tx) = (store.clone(), client.clone(), tx.clone());
-        settings::follow(client, store, move || drop(tx.send(true)))
+        settings::follow(client, store, move || _ = tx.send_replace(true))
     });
     Listed(vec![("settings", rx)])
 }
@@ -204,14 +204,14 @@ fn follow(
         let (store, marker, client) = (ctx.apps.clone(), marker.clone(), client.clone());
         tasks.spawn_restarting("projects", move || {
             let tx = projects_tx.clone();
-            apps::follow_projects(client.clone(), store.clone(), marker.clone(), move || drop(tx.send(true)))
+            apps::follow_projects(client.clone(), store.clone(), marker.clone(), move || _ = tx.send_replace(true))
         });
     }
     let (store, marker, client) = (ctx.apps.clone(), marker.clone(), client.clone());
     tasks.spawn_restarting("applications", move || {
         let tx = apps_tx.clone();
         let (client, namespaces, store, marker) = (client.clone(), namespaces.clone(), store.clone(), marker.clone());
-        apps::follow_applications(client, namespaces, store, marker, move || drop(tx.send(true)))
+        apps::follow_applications(client, namespaces, store, marker, move || _ = tx.send_replace(true))
     });
     Listed(vec![("projects", projects_rx), ("applications", apps_rx)])
 }
@@ -263,7 +263,7 @@ async fn panicked(ctx: &Context, queue: &Queue, key: &AppKey, message: &str) {
     if conditions != app.status.conditions {
         let patch = json!({"status": {"conditions": conditions}});
         if let Err(error) = ctx.status.patch(&app, patch).await {
-            warn!(app = %key.name, error = log::chain(&error), "report a panic");
+            warn!(app = %key.name, error = argosy_runtime::log::chain(&error), "report a panic");
         }
     }
 }

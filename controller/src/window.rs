@@ -30,8 +30,9 @@ pub fn permits(windows: &[SyncWindow], app: &Application, server: &str, name: &s
 }
 
 fn permits_at(windows: &[&SyncWindow], attempt: Attempt, now: Timestamp) -> bool {
-    let (denying, allowing): (Vec<_>, Vec<_>) = windows.iter().partition(|window| window.kind == "deny");
-    let lets_through = |shut: &[&&SyncWindow]| {
+    let (denying, allowing): (Vec<&SyncWindow>, Vec<&SyncWindow>) =
+        windows.iter().copied().partition(|window| window.kind == "deny");
+    let lets_through = |shut: &[&SyncWindow]| {
         let by_hand = attempt.manual && shut.iter().all(|window| window.manual_sync);
         let overrun = shut.iter().all(|window| window.sync_overrun)
             && attempt.started.is_some_and(|started| {
