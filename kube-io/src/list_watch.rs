@@ -110,6 +110,10 @@ pub struct ListWatch {
     /// The last version seen. `None` before the first list and after the server has forgotten it.
     version: Option<String>,
     streaming: bool,
+    /// The last streamed list was refused: the next one comes in pages. While the server's cache of a kind cannot be
+    /// filled, only pages tell the reason.
+    pages_next: bool,
+    listed: Option<Instant>,
     failures: u32,
     queue: std::collections::VecDeque<Event>,
 }
@@ -158,6 +162,8 @@ impl ListWatch {
             state: State::Next,
             version: None,
             streaming,
+            pages_next: false,
+            listed: None,
             failures: 0,
             queue: std::collections::VecDeque::new(),
         }
@@ -213,7 +219,7 @@ impl ListWatch {
                 message: "the gate for lists is closed".to_owned(),
             });
         };
-        if self.streaming {
+        if self.streaming && !std::mem::take(&mut self.pages_next) {
             match open(self.client.clone(), self.opening(None)).await {
                 Ok(stream) => {
                     self.queue.push_back(Event::ListStart);
@@ -224,7 +230,10 @@ impl ListWatch {
                 Err(error) if matches!(error.code(), Some(400 | 405 | 406 | 415 | 422)) => {
                     self.streaming = false
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.pages_next = error.status().is_some();
+                    return Err(error);
+                }
             }
         }
         self.queue.push_back(Event::ListStart);
@@ -283,6 +292,7 @@ impl ListWatch {
             }
             None => {
                 self.version = Some(page.resource_version.clone());
+                self.listed = Some(Instant::now());
                 self.queue.push_back(Event::ListEnd {
                     resource_version: page.resource_version,
                 });
@@ -309,6 +319,7 @@ impl ListWatch {
         match change.kind {
             Kind::Bookmark if change.initial_end => {
                 self.version = Some(change.version.clone());
+                self.listed = Some(Instant::now());
                 self.queue.push_back(Event::ListEnd {
                     resource_version: change.version,
                 });
@@ -322,7 +333,10 @@ impl ListWatch {
             Kind::Bookmark => stream.bookmarks = true,
             Kind::Applied => self.queue.push_back(Event::Listed(change.object)),
             Kind::Deleted => self.queue.push_back(Event::Deleted(change.object)),
-            Kind::Error => return Err(self.refused(&change.object)),
+            Kind::Error => {
+                self.pages_next = true;
+                return Err(self.refused(&change.object));
+            }
         }
         self.state = State::Initial { stream, permit };
         Ok(())
@@ -416,13 +430,10 @@ impl ListWatch {
 
     /// What a failure means for the next step.
     fn failed(&mut self, error: Error) {
-        if error.gone() && self.version.take().is_some() {
+        let fresh = self.listed.is_some_and(|at| at.elapsed() < GOOD_AGE);
+        if error.gone() && self.version.take().is_some() && !fresh {
             // The server has forgotten the version. Nothing is wrong; the list is due.
-            tracing::debug!(
-                server = self.client.server(),
-                kind = self.resource.kind,
-                "the watch has expired, listing anew"
-            );
+            tracing::debug!(server = self.client.server(), kind = self.resource.kind, "the watch has expired, listing anew");
             self.state = State::Next;
             return;
         }

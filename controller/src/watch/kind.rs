@@ -14,7 +14,10 @@ use super::writer::Message;
 
 /// Follows `resource` within `scope` until it is dropped or the writer is gone.
 pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiResource, scope: Scope) {
-    let options = Options { selection: Selection::namespace(&scope.namespace), ..Options::default() };
+    let options = Options {
+        selection: Selection::namespace(&scope.namespace),
+        ..Options::default()
+    };
     let mut events = ListWatch::new(client, resource.clone(), options, shared.lists.clone());
     // An object of the running list could not be read, so the list does not say what is missing.
     let mut torn = None;
@@ -46,7 +49,10 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
             Event::Deleted(bytes) => match serde_json::from_slice::<Value>(&bytes) {
                 Ok(object) => Message::Delete(deletion(stamped(object, &resource))),
                 Err(error) => {
-                    let error = Error::Answer { call: format!("watch {}", scope.kind), message: error.to_string() };
+                    let error = Error::Answer {
+                        call: format!("watch {}", scope.kind),
+                        message: error.to_string(),
+                    };
                     Message::Failed(scope.clone(), error)
                 }
             },
@@ -84,8 +90,10 @@ impl Shared {
 /// Lists of built-in kinds leave the kind out of their items.
 fn stamped(mut object: Value, resource: &ApiResource) -> Value {
     if let Some(map) = object.as_object_mut() {
-        map.entry("apiVersion").or_insert_with(|| Value::String(resource.api_version()));
-        map.entry("kind").or_insert_with(|| Value::String(resource.kind.clone()));
+        map.entry("apiVersion")
+            .or_insert_with(|| Value::String(resource.api_version()));
+        map.entry("kind")
+            .or_insert_with(|| Value::String(resource.kind.clone()));
     }
     object
 }

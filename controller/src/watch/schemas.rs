@@ -28,10 +28,15 @@ pub(crate) async fn refresh(shared: &Arc<Shared>, client: &Client, discovery: &D
     let version = shared.version.load_full();
     let snapshot = Snapshot::clone(&shared.snapshot.load());
     let layered = with_crds(&snapshot);
-    let complete = || discovery.kinds().filter(|kind| shared.wants(&kind.group_kind()) && kind.watchable()).all(|kind| {
-        // Kinds of CRDs that have not been listed yet come with the next look.
-        layered.root(&kind.gvk()).is_some()
-    });
+    let complete = || {
+        discovery
+            .kinds()
+            .filter(|kind| shared.wants(&kind.group_kind()) && kind.watchable())
+            .all(|kind| {
+                // Kinds of CRDs that have not been listed yet come with the next look.
+                layered.root(&kind.gvk()).is_some()
+            })
+    };
     let crds_come = shared.pending.read().iter().any(|scope| scope.kind == crd_kind());
     let schemas = if version.is_some_and(|version| is_builtin(&version)) && (crds_come || complete()) {
         layered
@@ -73,7 +78,10 @@ fn with_crds(snapshot: &Snapshot) -> Arc<Schemas> {
     if crds.is_empty() {
         return Schemas::builtin();
     }
-    let hashes: Vec<String> = crds.values().map(|crd| ContentHash::of_value(crd).to_string()).collect();
+    let hashes: Vec<String> = crds
+        .values()
+        .map(|crd| ContentHash::of_value(crd).to_string())
+        .collect();
     let key = ContentHash::of(hashes.join("\n").as_bytes());
     if let Some(known) = LAYERS.lock().get(&key).and_then(Weak::upgrade) {
         return known;

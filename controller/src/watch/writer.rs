@@ -117,7 +117,11 @@ impl Writer {
                 if let Some(progress) = self.progress.get_mut(&scope) {
                     // Applications that want objects of this kind could not be judged so far.
                     self.everyone |= !progress.listed && progress.settled;
-                    *progress = Progress { listed: true, settled: true, failures: 0 };
+                    *progress = Progress {
+                        listed: true,
+                        settled: true,
+                        failures: 0,
+                    };
                 }
                 self.shared.pending.write().remove(&scope);
                 self.recovered(&scope);
@@ -205,7 +209,9 @@ impl Writer {
     fn failed(&mut self, scope: Scope, error: Error) {
         // A list under way is void; what was known before stays.
         self.state.abandon_relist(&scope);
-        let Some(progress) = self.progress.get_mut(&scope) else { return };
+        let Some(progress) = self.progress.get_mut(&scope) else {
+            return;
+        };
         progress.failures += 1;
         let refused = error.status().is_some();
         if refused || progress.failures >= BREAKS_MAX {
