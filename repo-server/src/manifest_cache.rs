@@ -42,7 +42,7 @@ struct Content {
 /// The two levels.
 pub(crate) struct ManifestCache {
     exact: moka::future::Cache<[u8; 32], Entry>,
-    contents: moka::sync::Cache<[u8; 32], Arc<Vec<Content>>>,
+    contents: moka::future::Cache<[u8; 32], Arc<Vec<Content>>>,
 }
 
 impl ManifestCache {
@@ -57,7 +57,7 @@ impl ManifestCache {
                 .max_capacity(max_bytes / 1024)
                 .time_to_live(ttl)
                 .build(),
-            contents: moka::sync::Cache::builder()
+            contents: moka::future::Cache::builder()
                 .weigher(|_, contents: &Arc<Vec<Content>>| {
                     // The manifests are mostly shared with the first level; the read sets are our own.
                     let own: usize = contents.iter().map(|content| content.reads.len() * 100).sum();
@@ -107,8 +107,8 @@ impl ManifestCache {
     }
 
     /// Finds a render of the same parameters whose reads are unchanged in this tree.
-    pub(crate) fn by_content(&self, key: &[u8; 32], tree: &Tree) -> Option<Arc<Rendered>> {
-        let contents = self.contents.get(key)?;
+    pub(crate) async fn by_content(&self, key: &[u8; 32], tree: &Tree) -> Option<Arc<Rendered>> {
+        let contents = self.contents.get(key).await?;
         contents
             .iter()
             .find(|content| unchanged(content, tree))
@@ -116,7 +116,7 @@ impl ManifestCache {
     }
 
     /// Remembers what a render read. Nothing is kept for trees without content ids.
-    pub(crate) fn remember(
+    pub(crate) async fn remember(
         &self,
         key: [u8; 32],
         tree: &Tree,
@@ -158,14 +158,11 @@ impl ManifestCache {
             reads: Arc::new(kept),
             rendered: rendered.clone(),
         };
-        let mut contents = self
-            .contents
-            .get(&key)
-            .map(|known| known.as_ref().clone())
+        let mut contents = self.contents.get(&key).await.map(|known| known.as_ref().clone())
             .unwrap_or_default();
         contents.insert(0, content);
         contents.truncate(MAX_CONTENTS);
-        self.contents.insert(key, Arc::new(contents));
+        self.contents.insert(key, Arc::new(contents)).await;
     }
 }
 

@@ -167,7 +167,7 @@ impl Renderer {
         let content = key(request, &refs, None);
         let rendered = self.cache.get_or_render(exact, async {
             if !request.no_cache
-                && let Some(rendered) = self.cache.by_content(&content, &located.tree)
+                && let Some(rendered) = self.cache.by_content(&content, &located.tree).await
             {
                 self.metrics.cache("content");
                 return Ok(rendered);
@@ -206,7 +206,7 @@ impl Renderer {
         });
         if reads.open.is_empty() {
             self.cache
-                .remember(content, &located.tree, reads.paths, &rendered);
+                .remember(content, &located.tree, reads.paths, &rendered).await;
         } else {
             tracing::debug!(app = request.app_name, reasons = ?reads.open, "the output is not a function of the files alone");
         }

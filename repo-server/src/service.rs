@@ -23,7 +23,7 @@ const MAX_WAITING: usize = 500;
 const MAX_FILES: u64 = 64 << 20;
 
 /// The service.
-pub struct Service {
+pub(crate) struct Service {
     renderer: Arc<Renderer>,
     /// Renders at once; `None` leaves it to the pools of the tools.
     permits: Option<Arc<tokio::sync::Semaphore>>,
@@ -33,7 +33,7 @@ pub struct Service {
 
 impl Service {
     /// Serves what a renderer renders; `parallelism` 0 is no limit.
-    pub fn new(renderer: Arc<Renderer>, parallelism: usize, include_hidden: bool) -> Service {
+    pub(crate) fn new(renderer: Arc<Renderer>, parallelism: usize, include_hidden: bool) -> Service {
         let permits = (parallelism > 0).then(|| Arc::new(tokio::sync::Semaphore::new(parallelism)));
         Service {
             renderer,

@@ -29,7 +29,7 @@ impl Default for Limits {
 ///
 /// # Errors
 /// [`Error::Limit`], [`Error::Source`] for an archive that is not what it should be, [`Error::Io`].
-pub fn unpack(archive: &[u8], into: &Path, limits: Limits) -> Result<u64> {
+pub(crate) fn unpack(archive: &[u8], into: &Path, limits: Limits) -> Result<u64> {
     // One byte over the budget is enough to know; padding and headers are granted on top.
     let budget = limits.extracted + limits.entries as u64 * 1024;
     let gzip = archive.starts_with(&[0x1f, 0x8b]);

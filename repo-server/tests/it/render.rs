@@ -320,7 +320,7 @@ async fn jsonnet_gets_variables_libraries_and_a_budget() {
         directory: Some(directory.clone()),
         ..at(path)
     };
-    let fixture = Fixture::with(|args| args.exec_timeout = std::time::Duration::from_secs(5));
+    let fixture = Fixture::with(|args| args.exec_timeout = std::time::Duration::from_secs(15));
     let objects = fixture.render(&request(&repo, source("app"))).await.unwrap();
     assert_eq!(names(&objects), ["ConfigMap/a", "ConfigMap/b"]);
     assert_eq!(
@@ -625,7 +625,7 @@ async fn a_render_that_never_ends_costs_itself_alone() {
         ),
     ]);
     let fixture = Fixture::with(|args| {
-        args.exec_timeout = std::time::Duration::from_secs(4);
+        args.exec_timeout = std::time::Duration::from_secs(15);
         args.render_worker_memory = 512 << 20;
     });
     let bad = request(&repo, at("bad"));
