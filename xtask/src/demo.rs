@@ -12,8 +12,9 @@ use crate::{go, shell};
 /// When a build fails. The exit code of the demo itself becomes that of this process.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     go::build_all()?;
-    shell::run(&mut shell::cargo(["build", "--release", "--package", "argosy"]))?;
-    let status = Command::new(shell::root().join("target/release/argosy"))
+    // The profile that the tests use too: a newcomer builds everything once.
+    shell::run(&mut shell::cargo(["build", "--package", "argosy"]))?;
+    let status = Command::new(shell::root().join("target/debug/argosy"))
         .arg("demo")
         .args(args)
         .env("ARGOSY_TOOLS", go::tools_dir())
