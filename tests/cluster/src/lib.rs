@@ -165,7 +165,7 @@ impl Cluster {
                 format!("--secure-port={}", self.api_port),
                 format!("--cert-dir={}", certificates.display()),
                 "--service-account-issuer=https://kubernetes.default.svc".into(),
-                format!("--service-account-key-file={}", self.file("service-account.key").display()),
+                format!("--service-account-key-file={}", self.file("service-account.pub").display()),
                 format!("--service-account-signing-key-file={}", self.file("service-account.key").display()),
                 format!("--token-auth-file={}", self.file("tokens.csv").display()),
                 "--authorization-mode=RBAC".into(),
@@ -233,6 +233,9 @@ impl Cluster {
     fn write_credentials(&self) -> Result<()> {
         let key = rcgen::KeyPair::generate().context("generate the service account key")?;
         fs::write(self.file("service-account.key"), key.serialize_pem())?;
+        fs::write(self.file("service-account.pub"), key.public_key_pem())?;
+        // The API server takes an EC key to verify with only in its public form.
+        fs::write(self.file("service-account.pub"), key.public_key_pem())?;
         fs::write(
             self.file("tokens.csv"),
             format!(
