@@ -866,8 +866,8 @@ mod tests {
                 "--load-restrictor LoadRestrictionsNone",
             ),
         ]);
-        assert_eq!(settings.enabled.to_map()["Helm"], false);
-        assert_eq!(settings.enabled.to_map()["Directory"], true);
+        assert!(!settings.enabled.to_map()["Helm"]);
+        assert!(settings.enabled.to_map()["Directory"]);
         assert_eq!(settings.helm.values_file_schemes, ["s3", "git"]);
         assert_eq!(settings.kustomize.build_options, "--enable-helm");
         assert_eq!(

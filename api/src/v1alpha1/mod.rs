@@ -26,6 +26,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use crate::meta::GroupKind;
+
 pub use application::*;
 pub use applicationset::*;
 pub use cluster::*;

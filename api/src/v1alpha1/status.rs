@@ -266,6 +266,7 @@ pub struct HydrateOperation {
     pub finished_at: Option<Time>,
     /// `Hydrating`, `Hydrated` or `Failed`.
     #[prost(string, tag = "3")]
+    #[schemars(extend("enum" = ["Hydrating", "Failed", "Hydrated"]))]
     pub phase: String,
     #[prost(string, tag = "4")]
     pub message: String,
