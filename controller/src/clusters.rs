@@ -771,6 +771,11 @@ impl Cluster {
         self.shared.kinds.load(Ordering::Relaxed)
     }
 
+    /// How often a count of the server's objects did not agree with what was known. Each time the kind was listed anew.
+    pub fn audit_mismatches(&self) -> usize {
+        self.shared.mismatches.load(Ordering::Relaxed)
+    }
+
     /// Asks for the kinds anew, for instance because a write was answered that a kind is not served.
     pub fn rediscover(&self) {
         self.shared.rediscover.notify_one();

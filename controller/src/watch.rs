@@ -76,6 +76,8 @@ pub(crate) struct Shared {
     /// Kinds that have never been listed completely.
     pub(crate) pending: RwLock<BTreeSet<Scope>>,
     pub(crate) kinds: AtomicUsize,
+    /// Counts of the server that did not agree with live state.
+    pub(crate) mismatches: AtomicUsize,
 
     pub(crate) inbox: mpsc::Sender<Message>,
     /// Kinds may have changed.
@@ -112,6 +114,7 @@ impl Shared {
             failures: RwLock::new(BTreeMap::new()),
             pending: RwLock::new(BTreeSet::new()),
             kinds: AtomicUsize::new(0),
+            mismatches: AtomicUsize::new(0),
             inbox,
             rediscover: Notify::new(),
         };

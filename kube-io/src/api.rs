@@ -207,7 +207,7 @@ impl<T: DeserializeOwned> TypedWatch<T> {
                         .collect();
                     self.synced = true;
                 }
-                Event::Live => {}
+                Event::Live | Event::Progress { .. } | Event::Audit { .. } => {}
                 Event::Failed(error) => return Change::Failed(error),
             }
         }

@@ -15,7 +15,10 @@
 //!
 //! Silence is not trusted. A connection that is dead is noticed by its pings ([`crate::client`]). A stream on a live
 //! connection that sends neither event nor bookmark for [`Options::silence_max`] is broken off and resumed, once
-//! it has shown that it sends bookmarks; otherwise the server ends it after [`WATCH_TIME`] at most.
+//! it has shown that it sends bookmarks; otherwise the server ends it after [`Options::watch_time`] at most.
+//!
+//! Nor is the server trusted never to lose a change: between two watches the number of objects is asked for now and then
+//! ([`Event::Audit`]), which costs one object.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,9 +34,6 @@ use crate::discovery::ApiResource;
 use crate::error::{Error, Status};
 use crate::target::{PAGE_LEN, PageReader, Selection, described};
 
-/// How long the server is asked to keep a watch, in seconds; by chance within the range, so that streams do not end
-/// together.
-pub const WATCH_TIME: Range<u64> = 300..600;
 /// The longest wait for the head of an answer.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest pause inside an initial list.
@@ -56,6 +56,12 @@ pub struct Options {
     pub page_len: u32,
     /// The longest silence of a stream that sends bookmarks (API servers send one a minute).
     pub silence_max: Duration,
+    /// How many seconds the server is asked to keep a watch; by chance within the range, so that streams do not end
+    /// together.
+    pub watch_time: Range<u64>,
+    /// The least time between two counts of the objects. They happen when a watch ends, so the longest time is this and
+    /// that of a watch.
+    pub audit_pause: Duration,
     /// Waits after failures: from the first to the last, doubling.
     pub wait_min: Duration,
     /// The longest of them.
@@ -69,6 +75,8 @@ impl Default for Options {
             streaming: true,
             page_len: PAGE_LEN,
             silence_max: Duration::from_secs(150),
+            watch_time: 300..540,
+            audit_pause: Duration::from_secs(60),
             wait_min: Duration::from_millis(500),
             wait_max: Duration::from_secs(60),
         }
@@ -95,6 +103,19 @@ pub enum Event {
     Applied(Bytes),
     /// An object went; these are its last bytes, with the version of its deletion.
     Deleted(Bytes),
+    /// The server is this far and nothing has happened since the last event.
+    Progress {
+        /// Everything up to this version has been told.
+        resource_version: String,
+    },
+    /// How many objects there were at a version. Events follow from an earlier version on, so it can be compared with
+    /// what is known as soon as an event of a later version comes, or [`Event::Progress`] up to it.
+    Audit {
+        /// The version that the count is true for.
+        resource_version: String,
+        /// Objects of the selection.
+        count: u64,
+    },
     /// The last step did not work. It is tried again after a wait; what was known stays the last known.
     Failed(Error),
 }
@@ -114,6 +135,7 @@ pub struct ListWatch {
     /// filled, only pages tell the reason.
     pages_next: bool,
     listed: Option<Instant>,
+    audited: Instant,
     failures: u32,
     queue: std::collections::VecDeque<Event>,
 }
@@ -138,6 +160,8 @@ enum State {
     },
     /// Following changes.
     Watching(Stream),
+    /// Count the objects before the next watch.
+    Audit,
     /// Before the next try.
     Waiting { until: Instant, unreachable: bool },
 }
@@ -164,6 +188,7 @@ impl ListWatch {
             streaming,
             pages_next: false,
             listed: None,
+            audited: Instant::now(),
             failures: 0,
             queue: std::collections::VecDeque::new(),
         }
@@ -195,6 +220,10 @@ impl ListWatch {
                 State::PageBody { reader, permit } => self.page_body(reader, permit).await,
                 State::Initial { stream, permit } => self.initial(stream, permit).await,
                 State::Watching(stream) => self.follow(stream).await,
+                State::Audit => {
+                    self.audit().await;
+                    Ok(())
+                }
                 State::Waiting { until, unreachable } => {
                     tokio::time::sleep_until(until.into()).await;
                     if unreachable {
@@ -357,14 +386,18 @@ impl ListWatch {
         let silence = if stream.bookmarks {
             self.options.silence_max
         } else {
-            Duration::from_secs(WATCH_TIME.end + 30)
+            Duration::from_secs(self.options.watch_time.end + 30)
         };
         let line = match stream.line(&what, silence).await {
             Ok(Some(line)) => line,
             // The orderly end. A server that ends streams at once must not be asked in circles.
             Ok(None) => {
-                if stream.started.elapsed() >= GOOD_AGE {
+                let good = GOOD_AGE.min(Duration::from_secs(self.options.watch_time.start));
+                if stream.started.elapsed() >= good {
                     self.failures = 0;
+                    if self.audited.elapsed() >= self.options.audit_pause {
+                        self.state = State::Audit;
+                    }
                 } else {
                     self.failures += 1;
                     let wait = self.wait(self.options.wait_max.min(Duration::from_secs(10)));
@@ -385,7 +418,12 @@ impl ListWatch {
         let change = Change::read(&what, &line)?;
         match change.kind {
             Kind::Error => return Err(self.refused(&change.object)),
-            Kind::Bookmark => stream.bookmarks = true,
+            Kind::Bookmark => {
+                stream.bookmarks = true;
+                self.queue.push_back(Event::Progress {
+                    resource_version: change.version.clone(),
+                });
+            }
             Kind::Applied => self.queue.push_back(Event::Applied(change.object)),
             Kind::Deleted => self.queue.push_back(Event::Deleted(change.object)),
         }
@@ -397,6 +435,46 @@ impl ListWatch {
         Ok(())
     }
 
+    /// Counts the objects. A server that cannot say, or an error, is no finding: the watch goes on.
+    async fn audit(&mut self) {
+        self.audited = Instant::now();
+        let mut call = Call::get(
+            self.what("count"),
+            self.resource.path(&self.options.selection.namespace, "", ""),
+        );
+        call.timeout = HEAD_TIMEOUT;
+        self.options.selection.query(&mut call.query);
+        call.query.push(("limit", "1".to_owned()));
+        let client = self.client.clone();
+        let counted = async {
+            let (_, body) = client.stream(&call, None).await?;
+            let mut reader = PageReader::new(call.what, body);
+            let mut count = 0;
+            while !reader.read(LIST_PAUSE_MAX, |_| count += 1).await? {}
+            reader.finish().map(|page| (page, count))
+        };
+        match counted.await {
+            Ok((page, count)) => {
+                // With a selector the server does not count the rest.
+                let rest = if page.next.is_some() {
+                    page.remaining
+                } else {
+                    Some(0)
+                };
+                if let Some(rest) = rest {
+                    let resource_version = page.resource_version;
+                    self.queue.push_back(Event::Audit {
+                        resource_version,
+                        count: count + rest,
+                    });
+                }
+            }
+            Err(error) => {
+                tracing::debug!(server = self.client.server(), kind = self.resource.kind, error = %error, "objects cannot be counted");
+            }
+        }
+    }
+
     /// The call of a watch: from a version, or of a list in the form of a stream.
     fn opening(&self, version: Option<String>) -> Call {
         let verb = if version.is_some() { "watch" } else { "list" };
@@ -406,8 +484,10 @@ impl ListWatch {
         self.options.selection.query(&mut call.query);
         call.query.push(("watch", "true".to_owned()));
         call.query.push(("allowWatchBookmarks", "true".to_owned()));
-        call.query
-            .push(("timeoutSeconds", fastrand::u64(WATCH_TIME).to_string()));
+        call.query.push((
+            "timeoutSeconds",
+            fastrand::u64(self.options.watch_time.clone()).to_string(),
+        ));
         match version {
             Some(version) => call.query.push(("resourceVersion", version)),
             None => {
@@ -433,7 +513,11 @@ impl ListWatch {
         let fresh = self.listed.is_some_and(|at| at.elapsed() < GOOD_AGE);
         if error.gone() && self.version.take().is_some() && !fresh {
             // The server has forgotten the version. Nothing is wrong; the list is due.
-            tracing::debug!(server = self.client.server(), kind = self.resource.kind, "the watch has expired, listing anew");
+            tracing::debug!(
+                server = self.client.server(),
+                kind = self.resource.kind,
+                "the watch has expired, listing anew"
+            );
             self.state = State::Next;
             return;
         }

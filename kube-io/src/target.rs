@@ -510,6 +510,8 @@ impl Target {
 pub(crate) struct Page {
     pub(crate) resource_version: String,
     pub(crate) next: Option<String>,
+    /// Objects after this page, if the server says so.
+    pub(crate) remaining: Option<u64>,
 }
 
 /// Reads one page of a list, item by item as the bytes arrive.
@@ -558,6 +560,9 @@ impl PageReader {
         Ok(Page {
             resource_version: text("/metadata/resourceVersion"),
             next: Some(text("/metadata/continue")).filter(|token| !token.is_empty()),
+            remaining: frame
+                .pointer("/metadata/remainingItemCount")
+                .and_then(Value::as_u64),
         })
     }
 

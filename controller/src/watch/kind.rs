@@ -7,6 +7,7 @@ use argosy_kube_io::target::Selection;
 use argosy_kube_io::{ApiResource, Client, Error};
 use argosy_livestate::{Deletion, Resource, Scope};
 use argosy_object::{Value, meta};
+use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use super::Shared;
@@ -21,10 +22,36 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
     let mut events = ListWatch::new(client, resource.clone(), options, shared.lists.clone());
     // An object of the running list could not be read, so the list does not say what is missing.
     let mut torn = None;
+    // A count that waits for the events up to its version.
+    let mut audit: Option<(String, u64)> = None;
     loop {
-        let message = match events.next().await {
+        let event = events.next().await;
+        if let Some((counted_at, count)) = &audit
+            && passes(&event, counted_at)
+        {
+            let (answer, agrees) = oneshot::channel();
+            let message = Message::Audit(scope.clone(), counted_at.clone(), *count, answer);
+            audit = None;
+            if shared.inbox.send(message).await.is_err() {
+                return;
+            }
+            if agrees.await == Ok(false) {
+                // What is missing is not known: the whole list says it.
+                events.relist();
+                continue;
+            }
+        }
+        let message = match event {
+            Event::Progress { .. } => continue,
+            Event::Audit {
+                resource_version,
+                count,
+            } => {
+                audit = Some((resource_version, count));
+                continue;
+            }
             Event::ListStart => {
-                torn = None;
+                (torn, audit) = (None, None);
                 Message::ListStart(scope.clone())
             }
             Event::Listed(bytes) => match shared.read(&bytes, &resource) {
@@ -84,6 +111,19 @@ impl Shared {
     pub(crate) fn resource(&self, object: &Value) -> Box<Resource> {
         let rules = self.rules.borrow().clone();
         Box::new(Resource::new(object, (rules.owner)(object)))
+    }
+}
+
+/// Whether everything up to this version has been told when `event` is about to be.
+fn passes(event: &Event, version: &str) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    match event {
+        Event::Progress { resource_version } => number(resource_version) >= number(version),
+        Event::Applied(bytes) | Event::Deleted(bytes) => {
+            let object: Value = serde_json::from_slice(bytes).unwrap_or_default();
+            number(meta::resource_version(&object)) > number(version)
+        }
+        _ => false,
     }
 }
 

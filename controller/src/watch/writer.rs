@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use argosy_kube_io::Error;
 use argosy_livestate::{Change, ClusterState, Deletion, Event, Resource, Scope, Touched};
@@ -42,6 +43,9 @@ pub(crate) enum Message {
     Upsert(Box<Resource>),
     /// An object went.
     Delete(Deletion),
+    /// There were so many objects at this version, and everything up to it has been told. The answer is whether that is
+    /// what is known.
+    Audit(Scope, String, u64, oneshot::Sender<bool>),
     /// The server is reachable, or not any longer.
     Reachable(bool),
     /// The rules about which Application tracks what have changed.
@@ -150,6 +154,15 @@ impl Writer {
                         progress.settled = false;
                     }
                 }
+            }
+            Message::Audit(scope, version, count, answer) => {
+                let known = self.state.count_at(&scope, &version);
+                let agrees = known.is_none_or(|known| known == count);
+                if !agrees {
+                    self.shared.mismatches.fetch_add(1, Ordering::Relaxed);
+                    warn!(cluster = self.shared.server, kind = %scope.kind, known, count, "live state has missed a change, the kind is listed anew");
+                }
+                let _ = answer.send(agrees);
             }
             Message::Retag => {
                 let owner = self.shared.rules.borrow().owner.clone();

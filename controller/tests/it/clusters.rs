@@ -22,7 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(180);
 #[test]
 fn live_state_of_real_clusters() {
     let mut server = ControlPlane::start(Binaries::locate().unwrap()).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let world = World::new(&server).await;
         a_cluster_is_known_whole(&world).await;
@@ -45,7 +49,12 @@ struct Told {
 
 impl DirtySink for Told {
     fn touched(&self, _: &str, app: &str, key: &ResourceKey) {
-        self.touched.lock().unwrap().entry(app.to_owned()).or_default().insert(key.kind.clone());
+        self.touched
+            .lock()
+            .unwrap()
+            .entry(app.to_owned())
+            .or_default()
+            .insert(key.kind.clone());
     }
 
     fn cluster_changed(&self, server: &str) {
@@ -63,13 +72,18 @@ struct World {
 
 impl World {
     async fn new(server: &ControlPlane) -> World {
-        let auth = ClusterAuth::kubeconfig(Some(&server.kubeconfig()), None).await.unwrap();
+        let auth = ClusterAuth::kubeconfig(Some(&server.kubeconfig()), None)
+            .await
+            .unwrap();
         let client: Client = connect(auth, Options::default()).await.unwrap();
         let target = Target::new(client.clone());
         let write = Write::default();
         for name in [NAMESPACE, "shop"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            target.create(&api::namespaces(), &namespace, &write).await.unwrap();
+            target
+                .create(&api::namespaces(), &namespace, &write)
+                .await
+                .unwrap();
         }
         let (told, tasks) = (Arc::new(Told::default()), Tasks::new());
         let clusters = Clusters::start(Setup {
@@ -83,15 +97,27 @@ impl World {
             tasks: tasks.clone(),
         });
         clusters.ready().await;
-        World { target, clusters, told, write, _tasks: tasks }
+        World {
+            target,
+            clusters,
+            told,
+            write,
+            _tasks: tasks,
+        }
     }
 
     fn local(&self) -> Cluster {
-        self.clusters.resolve(&by_server(auth::IN_CLUSTER_SERVER)).unwrap()
+        self.clusters
+            .resolve(&by_server(auth::IN_CLUSTER_SERVER))
+            .unwrap()
     }
 
     async fn create(&self, resource: &ApiResource, object: Value) -> Value {
-        self.target.create(resource, &object, &self.write).await.unwrap().object
+        self.target
+            .create(resource, &object, &self.write)
+            .await
+            .unwrap()
+            .object
     }
 }
 
@@ -105,11 +131,17 @@ fn rules(label: &'static str) -> Rules {
 }
 
 fn by_server(server: &str) -> ApplicationDestination {
-    ApplicationDestination { server: server.to_owned(), ..Default::default() }
+    ApplicationDestination {
+        server: server.to_owned(),
+        ..Default::default()
+    }
 }
 
 fn by_name(name: &str) -> ApplicationDestination {
-    ApplicationDestination { name: name.to_owned(), ..Default::default() }
+    ApplicationDestination {
+        name: name.to_owned(),
+        ..Default::default()
+    }
 }
 
 fn deployments() -> ApiResource {
@@ -142,12 +174,30 @@ async fn a_cluster_is_known_whole(world: &World) {
     let start = Instant::now();
     let cluster = world.local();
     synced(&cluster).await;
-    eprintln!("synced after {:?}: {} kinds, {} objects", start.elapsed(), cluster.watched_kinds(), cluster.resource_count());
+    eprintln!(
+        "synced after {:?}: {} kinds, {} objects",
+        start.elapsed(),
+        cluster.watched_kinds(),
+        cluster.resource_count()
+    );
     assert!(cluster.watched_kinds() > 40);
-    assert!(cluster.kind_failures().is_empty(), "{:?}", cluster.kind_failures());
+    assert!(
+        cluster.kind_failures().is_empty(),
+        "{:?}",
+        cluster.kind_failures()
+    );
     let snapshot = cluster.snapshot();
-    assert!(snapshot.get(&ResourceKey::new("", "Namespace", "", "kube-system")).is_some());
-    for never in [("", "Event"), ("events.k8s.io", "Event"), ("coordination.k8s.io", "Lease"), ("", "Secret")] {
+    assert!(
+        snapshot
+            .get(&ResourceKey::new("", "Namespace", "", "kube-system"))
+            .is_some()
+    );
+    for never in [
+        ("", "Event"),
+        ("events.k8s.io", "Event"),
+        ("coordination.k8s.io", "Lease"),
+        ("", "Secret"),
+    ] {
         let kind = GroupKind::new(never.0, never.1);
         assert!(!cluster.follows(&kind) && snapshot.kind_len(&kind) == 0, "{kind}");
     }
@@ -155,32 +205,78 @@ async fn a_cluster_is_known_whole(world: &World) {
     assert!(role.len() > 10);
     assert_eq!(meta::kind(&role[0].value()), "ClusterRole");
     assert!(cluster.kube_version().unwrap().starts_with("v1."));
-    assert!(cluster.api_versions().iter().any(|version| version == "apps/v1/Deployment"));
-    assert!(cluster.schemas().root(&GroupVersionKind::new("apps", "v1", "Deployment")).is_some());
-    assert!(world.told.clusters.lock().unwrap().contains(auth::IN_CLUSTER_SERVER));
+    assert!(
+        cluster
+            .api_versions()
+            .iter()
+            .any(|version| version == "apps/v1/Deployment")
+    );
+    assert!(
+        cluster
+            .schemas()
+            .root(&GroupVersionKind::new("apps", "v1", "Deployment"))
+            .is_some()
+    );
+    assert!(
+        world
+            .told
+            .clusters
+            .lock()
+            .unwrap()
+            .contains(auth::IN_CLUSTER_SERVER)
+    );
 }
 
 async fn many_objects_are_held_in_little_memory(world: &World) {
     let (cluster, before) = (world.local(), resident_mb());
     let make = |index: usize| {
         let data = json!({"payload": format!("{index}-{}", "abcdefghij".repeat(100))});
-        world.create(&api::config_maps(), config_map("shop", &format!("many-{index:04}"), data)).boxed_here()
+        world
+            .create(
+                &api::config_maps(),
+                config_map("shop", &format!("many-{index:04}"), data),
+            )
+            .boxed_here()
     };
-    futures::stream::iter(0..2_000).map(make).buffer_unordered(32).collect::<Vec<_>>().await;
+    futures::stream::iter(0..2_000)
+        .map(make)
+        .buffer_unordered(32)
+        .collect::<Vec<_>>()
+        .await;
     let kind = GroupKind::new("", "ConfigMap");
-    until("all ConfigMaps to be seen", || cluster.snapshot().kind_len(&kind) >= 2_000).await;
-    eprintln!("2,000 ConfigMaps of 1 KB: resident {before} MB before, {} MB after", resident_mb());
+    until("all ConfigMaps to be seen", || {
+        cluster.snapshot().kind_len(&kind) >= 2_000
+    })
+    .await;
+    eprintln!(
+        "2,000 ConfigMaps of 1 KB: resident {before} MB before, {} MB after",
+        resident_mb()
+    );
 
     // Listed anew by another handle on the same server, through a second registration.
-    let all = Delete { propagation: Propagation::Background, ..Delete::default() };
+    let all = Delete {
+        propagation: Propagation::Background,
+        ..Delete::default()
+    };
     let drop_one = |index: usize| {
         let all = all.clone();
         async move {
-            world.target.delete(&api::config_maps(), "shop", &format!("many-{index:04}"), &all).await.unwrap();
+            world
+                .target
+                .delete(&api::config_maps(), "shop", &format!("many-{index:04}"), &all)
+                .await
+                .unwrap();
         }
     };
-    futures::stream::iter(0..2_000).map(drop_one).buffer_unordered(32).collect::<Vec<_>>().await;
-    until("all ConfigMaps to be gone", || cluster.snapshot().by_kind_in(&kind, "shop").len() <= 1).await;
+    futures::stream::iter(0..2_000)
+        .map(drop_one)
+        .buffer_unordered(32)
+        .collect::<Vec<_>>()
+        .await;
+    until("all ConfigMaps to be gone", || {
+        cluster.snapshot().by_kind_in(&kind, "shop").len() <= 1
+    })
+    .await;
 }
 
 /// `boxed` under a name that does not collide with other traits in scope.
@@ -213,13 +309,21 @@ async fn what_an_application_owns_concerns_it(world: &World) {
     until("the Pods to be made", || {
         let snapshot = cluster.snapshot();
         let rows = snapshot.by_app("shop-app");
-        rows.len() == 1 && snapshot.descendants(&rows[0]).iter().filter(|row| row.key.kind == "Pod").count() == 2
+        rows.len() == 1
+            && snapshot
+                .descendants(&rows[0])
+                .iter()
+                .filter(|row| row.key.kind == "Pod")
+                .count()
+                == 2
     })
     .await;
     until("the Application to be told", || {
         let touched = world.told.touched.lock().unwrap();
         touched.get("shop-app").is_some_and(|kinds| {
-            ["Deployment", "ReplicaSet", "Pod"].iter().all(|kind| kinds.contains(*kind))
+            ["Deployment", "ReplicaSet", "Pod"]
+                .iter()
+                .all(|kind| kinds.contains(*kind))
         })
     })
     .await;
@@ -228,23 +332,39 @@ async fn what_an_application_owns_concerns_it(world: &World) {
     world.clusters.set_rules(rules("run"));
     until("the new owner to be known", || {
         let snapshot = cluster.snapshot();
-        snapshot.by_app("shop-app").is_empty() && snapshot.by_app("web").iter().any(|row| row.key.kind == "Pod")
+        snapshot.by_app("shop-app").is_empty()
+            && snapshot.by_app("web").iter().any(|row| row.key.kind == "Pod")
     })
     .await;
     world.clusters.set_rules(rules("app"));
-    until("the old owner to be known", || cluster.snapshot().by_app("shop-app").len() == 1).await;
+    until("the old owner to be known", || {
+        cluster.snapshot().by_app("shop-app").len() == 1
+    })
+    .await;
 }
 
 async fn our_own_writes_are_seen_at_once(world: &World) {
     let cluster = world.local();
     let key = ResourceKey::new("", "ConfigMap", "shop", "ours");
     for round in 0..20 {
-        let object = world.create(&api::config_maps(), config_map("shop", "ours", json!({"round": round.to_string()}))).await;
+        let object = world
+            .create(
+                &api::config_maps(),
+                config_map("shop", "ours", json!({"round": round.to_string()})),
+            )
+            .await;
         let uid = meta::uid(&object).to_owned();
         cluster.observe(object).await;
         assert_eq!(&*cluster.snapshot().get(&key).unwrap().uid, uid);
-        let delete = Delete { uid: Some(uid.clone()), ..Delete::default() };
-        world.target.delete(&api::config_maps(), "shop", "ours", &delete).await.unwrap();
+        let delete = Delete {
+            uid: Some(uid.clone()),
+            ..Delete::default()
+        };
+        world
+            .target
+            .delete(&api::config_maps(), "shop", "ours", &delete)
+            .await
+            .unwrap();
         cluster.observe_deleted(&key, &uid).await;
         assert!(cluster.snapshot().get(&key).is_none());
     }
@@ -267,10 +387,15 @@ fn definition(plural: &str, kind: &str) -> Value {
 }
 
 async fn define(world: &World, plural: &str, kind: &str) -> ApiResource {
-    world.create(&api::custom_resource_definitions(), definition(plural, kind)).await;
+    world
+        .create(&api::custom_resource_definitions(), definition(plural, kind))
+        .await;
     let cluster = world.local();
     let name = GroupKind::new("shop.example.com", kind);
-    until("the kind to be followed", || cluster.follows(&name) && cluster.kind_failure(&name).is_none()).await;
+    until("the kind to be followed", || {
+        cluster.follows(&name) && cluster.kind_failure(&name).is_none()
+    })
+    .await;
     ApiResource::known("shop.example.com", "v1", kind, plural, true)
 }
 
@@ -294,9 +419,15 @@ async fn kinds_come_and_go_with_their_definitions(world: &World) {
     assert!(matches!(cluster.status(), Status::Synced { .. }));
 
     let name = "widgets.shop.example.com";
-    world.target.delete(&api::custom_resource_definitions(), "", name, &Delete::default()).await.unwrap();
+    world
+        .target
+        .delete(&api::custom_resource_definitions(), "", name, &Delete::default())
+        .await
+        .unwrap();
     until("the kind to be gone", || {
-        cluster.watched_kinds() == kinds && cluster.snapshot().get(&key).is_none() && !cluster.follows(&key.group_kind())
+        cluster.watched_kinds() == kinds
+            && cluster.snapshot().get(&key).is_none()
+            && !cluster.follows(&key.group_kind())
     })
     .await;
     assert!(world.told.touched.lock().unwrap().contains_key("widgets-app"));
@@ -326,38 +457,70 @@ async fn one_broken_kind_hurts_nothing_else(world: &World) {
     let crds = api::custom_resource_definitions();
     world
         .target
-        .patch(&crds, "", "gadgets.shop.example.com", Patch::Merge(&broken), &world.write)
+        .patch(
+            &crds,
+            "",
+            "gadgets.shop.example.com",
+            Patch::Merge(&broken),
+            &world.write,
+        )
         .await
         .unwrap();
-    until("the kind to fail", || cluster.kind_failure(&key.group_kind()).is_some()).await;
+    until("the kind to fail", || {
+        cluster.kind_failure(&key.group_kind()).is_some()
+    })
+    .await;
     let failure = cluster.kind_failure(&key.group_kind()).unwrap();
     eprintln!("broken kind: {}", failure.message);
     until("the reason to be named", || {
-        cluster.kind_failure(&key.group_kind()).is_some_and(|failure| failure.message.contains("conversion webhook"))
+        cluster
+            .kind_failure(&key.group_kind())
+            .is_some_and(|failure| failure.message.contains("conversion webhook"))
     })
     .await;
     // What was known last stays known, and everything else goes on.
     assert!(cluster.snapshot().get(&key).is_some());
     assert!(matches!(cluster.status(), Status::Synced { .. }));
-    world.create(&api::config_maps(), config_map("shop", "beside", json!({}))).await;
+    world
+        .create(&api::config_maps(), config_map("shop", "beside", json!({})))
+        .await;
     let beside = ResourceKey::new("", "ConfigMap", "shop", "beside");
-    until("other kinds to go on", || cluster.snapshot().get(&beside).is_some()).await;
+    until("other kinds to go on", || {
+        cluster.snapshot().get(&beside).is_some()
+    })
+    .await;
     assert_eq!(cluster.kind_failures().len(), 1);
 
     let mended = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
     world
         .target
-        .patch(&crds, "", "gadgets.shop.example.com", Patch::Merge(&mended), &world.write)
+        .patch(
+            &crds,
+            "",
+            "gadgets.shop.example.com",
+            Patch::Merge(&mended),
+            &world.write,
+        )
         .await
         .unwrap();
     until("the kind to recover", || cluster.kind_failures().is_empty()).await;
     assert!(cluster.snapshot().get(&key).is_some());
-    world.target.delete(&crds, "", "gadgets.shop.example.com", &Delete::default()).await.unwrap();
+    world
+        .target
+        .delete(&crds, "", "gadgets.shop.example.com", &Delete::default())
+        .await
+        .unwrap();
 }
 
 async fn clusters_come_and_go_with_their_secrets(world: &World, server: &ControlPlane) {
-    assert!(matches!(world.clusters.resolve(&by_name("second")), Err(DestinationError::UnknownName { .. })));
-    assert!(matches!(world.clusters.resolve(&by_name("")), Err(DestinationError::Missing)));
+    assert!(matches!(
+        world.clusters.resolve(&by_name("second")),
+        Err(DestinationError::UnknownName { .. })
+    ));
+    assert!(matches!(
+        world.clusters.resolve(&by_name("")),
+        Err(DestinationError::Missing)
+    ));
     let url = server.server();
     let config = json!({
         "bearerToken": argosy_test_cluster::ADMIN_TOKEN,
@@ -370,34 +533,67 @@ async fn clusters_come_and_go_with_their_secrets(world: &World, server: &Control
             "stringData": {"name": "second", "server": format!("{url}/"), "config": config, "namespaces": "shop"},
         })
     };
-    world.create(&api::secrets(), secret("second", &config.to_string())).await;
+    world
+        .create(&api::secrets(), secret("second", &config.to_string()))
+        .await;
     until("the cluster to be known", || world.clusters.info(&url).is_some()).await;
     let cluster = world.clusters.resolve(&by_name("second")).unwrap();
     assert_eq!(cluster.server(), url);
     synced(&cluster).await;
     // Only the one namespace, and nothing that is in none.
     let snapshot = cluster.snapshot();
-    assert!(snapshot.get(&ResourceKey::new("apps", "Deployment", "shop", "web")).is_some());
+    assert!(
+        snapshot
+            .get(&ResourceKey::new("apps", "Deployment", "shop", "web"))
+            .is_some()
+    );
     assert!(snapshot.iter().all(|row| row.key.namespace == "shop"));
     assert!(snapshot.len() < world.local().snapshot().len());
 
     // New credentials: the old handle ends, a new one works.
     let broken = json!({"stringData": {"config": "{\"bearerToken\":"}});
     let patch = Patch::Merge(&broken);
-    world.target.patch(&api::secrets(), NAMESPACE, "second", patch, &world.write).await.unwrap();
+    world
+        .target
+        .patch(&api::secrets(), NAMESPACE, "second", patch, &world.write)
+        .await
+        .unwrap();
     until("the broken secret to be noticed", || {
-        matches!(world.clusters.resolve(&by_server(&url)), Err(DestinationError::Unusable { .. }))
+        matches!(
+            world.clusters.resolve(&by_server(&url)),
+            Err(DestinationError::Unusable { .. })
+        )
     })
     .await;
     assert_eq!(cluster.status(), Status::Stopped);
     let right = json!({"stringData": {"config": config.to_string()}});
-    world.target.patch(&api::secrets(), NAMESPACE, "second", Patch::Merge(&right), &world.write).await.unwrap();
-    until("the secret to be right again", || world.clusters.resolve(&by_server(&url)).is_ok()).await;
+    world
+        .target
+        .patch(
+            &api::secrets(),
+            NAMESPACE,
+            "second",
+            Patch::Merge(&right),
+            &world.write,
+        )
+        .await
+        .unwrap();
+    until("the secret to be right again", || {
+        world.clusters.resolve(&by_server(&url)).is_ok()
+    })
+    .await;
     synced(&world.clusters.resolve(&by_server(&url)).unwrap()).await;
 
-    world.target.delete(&api::secrets(), NAMESPACE, "second", &Delete::default()).await.unwrap();
+    world
+        .target
+        .delete(&api::secrets(), NAMESPACE, "second", &Delete::default())
+        .await
+        .unwrap();
     until("the cluster to be gone", || world.clusters.get(&url).is_none()).await;
-    assert!(matches!(world.clusters.resolve(&by_server(&url)), Err(DestinationError::UnknownServer { .. })));
+    assert!(matches!(
+        world.clusters.resolve(&by_server(&url)),
+        Err(DestinationError::UnknownServer { .. })
+    ));
     assert!(matches!(world.local().status(), Status::Synced { .. }));
 }
 
@@ -410,15 +606,26 @@ async fn an_outage_is_said_and_made_up_for(world: &World, server: &mut ControlPl
     let cluster = world.local();
     let known = cluster.resource_count();
     server.kill_api_server();
-    until("the outage to be said", || matches!(cluster.status(), Status::Failed { .. })).await;
+    until("the outage to be said", || {
+        matches!(cluster.status(), Status::Failed { .. })
+    })
+    .await;
     // What was known stays readable.
     assert!(cluster.resource_count() >= known.min(10));
     server.start_api_server().unwrap();
     let up = Instant::now();
     synced(&cluster).await;
     eprintln!("synced again {:?} after the server was ready", up.elapsed());
-    world.create(&api::config_maps(), config_map("shop", "after-the-outage", json!({}))).await;
+    world
+        .create(
+            &api::config_maps(),
+            config_map("shop", "after-the-outage", json!({})),
+        )
+        .await;
     let key = ResourceKey::new("", "ConfigMap", "shop", "after-the-outage");
-    until("changes to be seen again", || cluster.snapshot().get(&key).is_some()).await;
+    until("changes to be seen again", || {
+        cluster.snapshot().get(&key).is_some()
+    })
+    .await;
     until("no kind to be in failure", || cluster.kind_failures().is_empty()).await;
 }

@@ -188,6 +188,11 @@ impl ClusterState {
         self.remove(&deletion.key)
     }
 
+    /// Whether deletions of this kind are known that the watch has not told yet.
+    pub(crate) fn expects_deletions(&self, kind: &GroupKind) -> bool {
+        self.deleted.values().any(|known| known == kind)
+    }
+
     pub(crate) fn forget_deleted(&mut self, kind: &GroupKind) {
         self.deleted.retain(|_, known| known != kind);
     }

@@ -72,6 +72,27 @@ impl ClusterState {
         vanished.into_iter().map(|key| self.remove(&key)).collect()
     }
 
+    /// How many objects of the scope are known, to be compared with a count of the server at this version. `None` if
+    /// something newer is known already (an answer to a write of ours), so that the two cannot be compared.
+    pub fn count_at(&self, scope: &Scope, resource_version: &str) -> Option<u64> {
+        if self.expects_deletions(&scope.kind) {
+            return None;
+        }
+        let Some(keys) = self.view.by_kind.get(&scope.kind) else {
+            return Some(0);
+        };
+        let mut count = 0;
+        for key in keys.iter().filter(|key| scope.covers(key)) {
+            if let Some(row) = self.view.rows.get(&**key) {
+                if is_older(resource_version, &row.resource_version) {
+                    return None;
+                }
+                count += 1;
+            }
+        }
+        Some(count)
+    }
+
     /// The list broke off.
     pub fn abandon_relist(&mut self, scope: &Scope) {
         self.relists.remove(scope);

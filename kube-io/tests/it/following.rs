@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use argosy_kube_io::client::Client;
 use argosy_kube_io::list_watch::{self, Event, ListWatch};
-use argosy_kube_io::target::{Delete, Selection, Write};
+use argosy_kube_io::target::{Delete, Propagation, Selection, Write};
 use argosy_kube_io::{ApiResource, Target, api};
 use argosy_object::{Value, meta};
 use argosy_test_cluster::Cluster;
@@ -27,6 +27,13 @@ fn events(client: &Client, resource: ApiResource, streaming: bool) -> ListWatch 
 
 async fn next(events: &mut ListWatch) -> Event {
     tokio::time::timeout(PATIENCE, events.next()).await.unwrap()
+}
+
+fn at_once() -> Delete {
+    Delete {
+        propagation: Propagation::Background,
+        ..Delete::default()
+    }
 }
 
 fn name(bytes: &[u8]) -> String {
@@ -90,20 +97,51 @@ pub(crate) async fn lists_in_pages_and_streams_are_the_same(client: &Client) {
         .await
         .unwrap();
     target
-        .delete(&resource, "default", "later", &Delete::default())
+        .delete(&resource, "default", "later", &at_once())
         .await
         .unwrap();
     for events in [&mut streamed, &mut paged] {
-        assert!(matches!(next(events).await, Event::Live));
-        let Event::Applied(bytes) = next(events).await else {
-            panic!("no change came")
-        };
-        assert_eq!(name(&bytes), "later");
-        let Event::Deleted(bytes) = next(events).await else {
-            panic!("no deletion came")
-        };
-        assert_eq!(name(&bytes), "later");
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            match next(events).await {
+                Event::Applied(bytes) => seen.push(("applied", name(&bytes))),
+                Event::Deleted(bytes) => seen.push(("deleted", name(&bytes))),
+                Event::Live | Event::Progress { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(
+            seen,
+            [("applied", "later".to_owned()), ("deleted", "later".to_owned())]
+        );
     }
+}
+
+pub(crate) async fn objects_are_counted_between_watches(client: &Client) {
+    let options = list_watch::Options {
+        selection: Selection::namespace("default"),
+        watch_time: 2..3,
+        audit_pause: std::time::Duration::ZERO,
+        ..list_watch::Options::default()
+    };
+    let mut events = ListWatch::new(
+        client.clone(),
+        api::config_maps(),
+        options,
+        Arc::new(Semaphore::new(1)),
+    );
+    let names = listed(&mut events).await;
+    loop {
+        match next(&mut events).await {
+            Event::Audit { count, .. } => {
+                assert_eq!(count, names.len() as u64);
+                break;
+            }
+            Event::Progress { .. } | Event::Live => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(next(&mut events).await, Event::Live));
 }
 
 #[derive(serde::Deserialize, Debug)]
@@ -161,7 +199,7 @@ pub(crate) async fn one_bad_object_does_not_stop_the_others(client: &Client) {
     }
     assert_eq!((good, bad), (1, 1));
     target
-        .delete(&resource, "default", "typed-good", &Delete::default())
+        .delete(&resource, "default", "typed-good", &at_once())
         .await
         .unwrap();
     assert!(matches!(watch.next().await, api::Change::Deleted(place) if place.name == "typed-good"));
@@ -181,6 +219,7 @@ pub(crate) async fn changes_go_on_after_the_server_was_away(cluster: &mut Cluste
                 assert!(error.status().is_none(), "{error}");
                 failures += 1;
             }
+            Event::Progress { .. } => {}
             other => panic!("{other:?} while the server is away"),
         }
     }
@@ -196,7 +235,7 @@ pub(crate) async fn changes_go_on_after_the_server_was_away(cluster: &mut Cluste
     loop {
         match next(&mut following).await {
             Event::Applied(bytes) if name(&bytes) == "after" => break,
-            Event::Live | Event::Applied(_) => {}
+            Event::Live | Event::Applied(_) | Event::Progress { .. } => {}
             Event::Failed(error) => eprintln!("still away: {error}"),
             // The new server may not know the old version; then one full list is right.
             Event::ListStart => {

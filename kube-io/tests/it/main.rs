@@ -37,6 +37,7 @@ fn on_a_real_api_server() {
         writes::unknown_fields_are_warned_of_or_refused(&client).await;
         writes::a_write_stays_here_when_the_cluster_is_not_held(&client).await;
         following::lists_in_pages_and_streams_are_the_same(&client).await;
+        following::objects_are_counted_between_watches(&client).await;
         following::one_bad_object_does_not_stop_the_others(&client).await;
         following::changes_go_on_after_the_server_was_away(&mut cluster, &client).await;
     });
