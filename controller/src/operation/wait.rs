@@ -14,8 +14,9 @@ use super::desk::Desk;
 
 /// Looks at every object whose state can matter to the next step.
 pub(super) async fn observe(desk: &Desk<'_>, session: &Session) -> Observations {
+    let writing = session.progress.is_writing(&session.plan);
     let mut looks = Vec::new();
-    for task in session.plan.tasks.iter().filter(|task| matters(session, task)) {
+    for task in session.plan.tasks.iter().filter(|task| matters(session, task, writing)) {
         looks.push(async move { Some((task.id, look(session, task).await?)) });
     }
     let seen: Vec<_> = futures::stream::iter(looks)
@@ -29,13 +30,13 @@ pub(super) async fn observe(desk: &Desk<'_>, session: &Session) -> Observations 
 }
 
 /// Hooks always (one of an earlier sync may be in the way); of the rest what is on its way up or down, and what only
-/// gates.
-fn matters(session: &Session, task: &Task) -> bool {
+/// gates. While a wave is being written nobody's health is asked for.
+fn matters(session: &Session, task: &Task, writing: bool) -> bool {
     let phase = session.progress.phase(task);
     match task.action {
         Action::Hook | Action::Observe => true,
         Action::Prune => phase.is_some(),
-        Action::Apply | Action::CreateNamespace => phase == Some(OperationPhase::Running),
+        Action::Apply | Action::CreateNamespace => !writing && phase == Some(OperationPhase::Running),
         Action::SkipPruneUnasked | Action::SkipPruneForbidden => false,
     }
 }

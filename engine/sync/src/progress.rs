@@ -180,13 +180,14 @@ pub fn next(plan: &Plan, progress: &mut Progress, seen: &Observations) -> Step {
     }
     let mut pass = Pass { plan, progress, seen };
     pass.adopt();
-    pass.settle();
     if pass.progress.terminating {
+        pass.settle();
         return pass.terminate();
     }
     None.or_else(|| pass.check())
         .or_else(|| pass.continue_wave())
         .or_else(|| pass.close_wave())
+        .or_else(|| pass.settle())
         .or_else(|| pass.wait_for_running())
         .or_else(|| pass.wait_for_deletion())
         .or_else(|| pass.release_completed())
@@ -225,8 +226,9 @@ impl Pass<'_> {
         }
     }
 
-    /// What the health of running tasks means.
-    fn settle(&mut self) {
+    /// What the health of running tasks means. Asked only where a wave has been written and is not the end: what the last
+    /// wave applies counts as applied and stays `Running`.
+    fn settle(&mut self) -> Option<Step> {
         let (plan, seen) = (self.plan, self.seen);
         let waited = plan.multi_step();
         for task in &plan.tasks {
@@ -247,6 +249,7 @@ impl Pass<'_> {
                 _ => {}
             }
         }
+        None
     }
 
     fn settle_one(&mut self, task: &Task, present: &Present) {
@@ -759,6 +762,15 @@ impl Progress {
     /// The results in the order in which they first came.
     pub fn results(&self) -> &[ResourceResult] {
         &self.results
+    }
+
+    /// True while a wave is only partly written: nothing is waited for, so nobody's health matters.
+    pub fn is_writing(&self, plan: &Plan) -> bool {
+        let open = self.step.filter(|_| !self.closed);
+        open.is_some_and(|step| {
+            let left = |task: &&Task| (task.phase, task.wave) == step && task.action.is_apply();
+            plan.tasks.iter().filter(left).any(|task| self.is_pending(task))
+        })
     }
 
     /// Asks for the end: running hooks are removed.
