@@ -53,6 +53,8 @@ pub fn with_globals<'a>(
 }
 
 /// May manifests come from this repository? One pattern must allow it and none deny it.
+///
+/// As in Argo CD a `!pattern` that does not match allows: beside a denial, patterns that allow narrow nothing.
 pub fn permits_source(spec: &AppProjectSpec, repository: &str) -> bool {
     let repository = git_url::normalize(repository);
     let mut allowed = false;
@@ -245,11 +247,12 @@ mod tests {
 
     #[test]
     fn a_source_needs_one_pattern_that_allows_and_none_that_denies() {
-        let some =
-            spec(json!({"sourceRepos": ["https://github.com/argo/*", "!https://github.com/argo/secret"]}));
+        let some = spec(json!({"sourceRepos": ["https://github.com/argo/*"]}));
         assert!(permits_source(&some, "https://github.com/Argo/demo.git"));
-        assert!(!permits_source(&some, "https://github.com/argo/secret"));
         assert!(!permits_source(&some, "https://github.com/argo/a/b"));
+        let all_but_one = spec(json!({"sourceRepos": ["*", "!https://github.com/argo/secret"]}));
+        assert!(permits_source(&all_but_one, "https://github.com/argo/demo"));
+        assert!(!permits_source(&all_but_one, "https://github.com/argo/secret"));
         assert!(permits_source(
             &spec(json!({"sourceRepos": ["*"]})),
             "git@host:a/b"
@@ -258,9 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn denials_alone_allow_the_rest() {
+    fn a_denial_allows_all_the_rest_as_in_argo_cd() {
         let only = spec(json!({"sourceRepos": ["!https://github.com/argo/secret"]}));
         assert!(permits_source(&only, "https://github.com/argo/demo"));
+        let both =
+            spec(json!({"sourceRepos": ["https://github.com/argo/*", "!https://github.com/argo/secret"]}));
+        assert!(permits_source(&both, "https://elsewhere.example.com/x"));
     }
 
     #[test]

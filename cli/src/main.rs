@@ -46,6 +46,9 @@ enum Command {
     Health(command::health::Args),
     /// Show what a sync would do, step by step.
     Plan(command::plan::Args),
+    /// The process in which the repo-server evaluates Jsonnet; not for people.
+    #[command(hide = true)]
+    JsonnetWorker,
 }
 
 fn main() -> ExitCode {
@@ -71,6 +74,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Diff(args) => command::diff::run(&args),
         Command::Health(args) => command::health::run(&args),
         Command::Plan(args) => command::plan::run(&args),
+        Command::JsonnetWorker => Ok(argosy_repo_server::source::jsonnet::worker::main()),
     }
 }
 

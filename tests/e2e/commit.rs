@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
 use argosy_test_cluster::api::kinds;
 use serde_json::json;
 

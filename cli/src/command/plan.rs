@@ -59,7 +59,7 @@ fn options(compared: &Compared, prune: bool) -> Options {
 
 fn prunes(application: &Application) -> bool {
     let automated = application.spec.sync_policy.as_ref().and_then(|policy| policy.automated.as_ref());
-    automated.is_some_and(|automated| automated.prune)
+    automated.is_some_and(|automated| automated.prune == Some(true))
 }
 
 fn as_text(rows: &Value) -> String {
