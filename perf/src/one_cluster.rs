@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &Args, program: &Path, report: &Report) -> Result<
         program,
         namespace: NAMESPACE.into(),
         dir: scratch.path().join("argosy"),
-        controller_args: Vec::new(),
+        attention: None,
     };
     let installation = Installation::start(&cluster, options).await?;
 

@@ -53,7 +53,7 @@ pub(crate) async fn start_installation(namespace: &str) -> Result<Installation> 
         namespace: namespace.to_owned(),
         dir: scratch(namespace),
         // Tests wait for what they ask for, not for the two minutes of the periodic look.
-        controller_args: vec!["--app-resync=5".into(), "--app-resync-jitter=0".into()],
+        attention: Some(Duration::from_secs(3)),
     };
     Installation::start(cluster(), options).await
 }

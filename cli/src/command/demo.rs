@@ -24,6 +24,9 @@ const PLACEHOLDER: &str = "https://git.example.test/argosy-examples.git";
 /// The control plane's namespace.
 const NAMESPACE: &str = "argocd";
 
+/// How soon the demo's commit is noticed: people wait for it.
+const ATTENTION: Duration = Duration::from_secs(3);
+
 /// All Applications are Synced well before this, or something is wrong.
 const DEADLINE: Duration = Duration::from_secs(180);
 
@@ -58,7 +61,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         program: std::env::current_exe().context("find this program")?,
         namespace: NAMESPACE.into(),
         dir: scratch.path().join("argosy"),
-        controller_args: vec!["--app-resync=5".into(), "--app-resync-jitter=0".into()],
+        attention: Some(ATTENTION),
     })
     .await?;
 

@@ -22,8 +22,8 @@ pub struct Options {
     pub namespace: String,
     /// Where logs and the repo-server's cache go.
     pub dir: PathBuf,
-    /// Further arguments of `argosy controller`.
-    pub controller_args: Vec<String>,
+    /// How soon a commit is noticed; None for the defaults (two to three minutes).
+    pub attention: Option<Duration>,
 }
 
 /// A running installation. Dropping it ends the processes.
@@ -107,7 +107,10 @@ impl Installation {
             format!("--repo-server={}", self.repo_server_address()),
             format!("--metrics-address=127.0.0.1:{}", self.controller_metrics_port),
         ];
-        args.extend(self.options.controller_args.iter().cloned());
+        if let Some(attention) = self.options.attention {
+            args.push(format!("--app-resync={}ms", attention.as_millis()));
+            args.push("--app-resync-jitter=0".to_owned());
+        }
         let process = self.start_process("controller", &args, self.controller_metrics_port)?;
         self.controller = Some(process);
         Ok(())
@@ -115,7 +118,7 @@ impl Installation {
 
     fn start_repo_server(&mut self) -> Result<()> {
         let metrics_port = free_port()?;
-        let args = [
+        let mut args = vec![
             "repo-server".to_owned(),
             "--address=127.0.0.1".to_owned(),
             format!("--port={}", self.repo_server_port),
@@ -123,6 +126,9 @@ impl Installation {
             format!("--metrics-port={metrics_port}"),
             format!("--cache-dir={}", self.options.dir.join("repo-server").display()),
         ];
+        if let Some(attention) = self.options.attention {
+            args.push(format!("--revision-cache-expiration={}ms", attention.as_millis()));
+        }
         self.repo_server = Some(self.start_process("repo-server", &args, metrics_port)?);
         Ok(())
     }
