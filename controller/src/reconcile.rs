@@ -327,7 +327,11 @@ fn failed(
             resource.requires_pruning = false;
         }
     }
-    info!(app = app.metadata.name, app_namespace = app.metadata.namespace, error = error.to_string(), within_grace, "not compared");
+    // Once it is told in a condition, saying it again each time would only hide the rest.
+    if status.conditions != app.status.conditions {
+        let (name, namespace) = (&app.metadata.name, &app.metadata.namespace);
+        info!(app = name, app_namespace = namespace, error = error.to_string(), within_grace, "not compared");
+    }
     Some(Outcome { status, finalizers: None, operation: None, look_again })
 }
 
