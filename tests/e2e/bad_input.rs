@@ -11,7 +11,10 @@ use crate::harness::{self, condition, config_map, run, wait_app};
 async fn is_told(name: &str, source: Value, condition_type: &str, words: &[&str]) -> Result<Value> {
     let installation = harness::installation().await;
     let (api, namespace) = (installation.api(), installation.namespace());
-    api.create(kinds::APPLICATION, &harness::application(namespace, name, source)).await?;
+    let mut app = harness::application(namespace, name, source);
+    // What cannot succeed need not be tried five times, over minutes.
+    app["spec"]["syncPolicy"]["retry"] = json!({"limit": 1, "backoff": {"duration": "1s"}});
+    api.create(kinds::APPLICATION, &app).await?;
     wait_app(api, namespace, name, &format!("told {condition_type} with {words:?}"), |app| {
         let message = condition(app, condition_type);
         words.iter().all(|word| message.contains(word))

@@ -20,7 +20,7 @@ fn a_controller_killed_in_the_middle_of_a_sync_is_no_matter() {
                 let manifest = format!(
                     "{}  extra: \"{wave}\"\n",
                     config_map(&format!("w{wave}-{index}"), "1")
-                        .replace("data:", &format!("  annotations: {{argocd.argoproj.io/sync-wave: \"{wave}\"}}\ndata:"))
+                        .replace("\ndata:", &format!("\n  annotations: {{argocd.argoproj.io/sync-wave: \"{wave}\"}}\ndata:"))
                 );
                 repository.write(&format!("app/w{wave}-{index}.yaml"), &manifest)?;
             }

@@ -98,7 +98,7 @@ pub(crate) fn application(control_plane: &str, name: &str, source: Value) -> Val
 
 /// A ConfigMap as YAML.
 pub(crate) fn config_map(name: &str, value: &str) -> String {
-    format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  key: {value}\n")
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  key: \"{value}\"\n")
 }
 
 /// Waits until the Application meets `condition`, and returns it.

@@ -30,6 +30,7 @@ pub struct Options {
 pub struct Installation {
     options: Options,
     kubeconfig: PathBuf,
+    render_worker: Option<PathBuf>,
     api: Api,
     repo_server: Option<Process>,
     repo_server_port: u16,
@@ -49,6 +50,7 @@ impl Installation {
         let mut installation = Self {
             options,
             kubeconfig,
+            render_worker: cluster.binaries.render_worker(),
             api,
             repo_server: None,
             repo_server_port: free_port()?,
@@ -126,6 +128,9 @@ impl Installation {
             format!("--metrics-port={metrics_port}"),
             format!("--cache-dir={}", self.options.dir.join("repo-server").display()),
         ];
+        if let Some(worker) = &self.render_worker {
+            args.push(format!("--render-worker={}", worker.display()));
+        }
         if let Some(attention) = self.options.attention {
             args.push(format!("--revision-cache-expiration={}ms", attention.as_millis()));
         }

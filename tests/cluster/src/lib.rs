@@ -61,6 +61,12 @@ impl Binaries {
         }
     }
 
+    /// The render worker, if it was built beside them; otherwise `argosy` looks beside itself.
+    #[must_use]
+    pub fn render_worker(&self) -> Option<PathBuf> {
+        Some(self.path("argosy-render-worker")).filter(|path| path.is_file())
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
