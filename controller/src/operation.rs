@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_api::v1alpha1::Application;
-use argosy_sync::{OperationPhase, Step, next};
+use argosy_sync::{OperationPhase, Step, WaitOn, next};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -32,6 +32,8 @@ use desk::Desk;
 
 /// An operation that waits is looked at again after so long, even if nothing is heard of what it waits for.
 const BACKSTOP: Duration = Duration::from_secs(30);
+/// The same, if nothing would be heard of it: its kind is not followed.
+const UNHEARD: Duration = Duration::from_secs(3);
 /// After a write did not get through, or while the cluster is not ours, the pass is repeated after so long.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -156,9 +158,9 @@ async fn walk(desk: &mut Desk<'_>, memory: &mut Memory) -> Result<Next, WriteErr
                 if desk.asked_to_stop() && !session.terminating {
                     continue;
                 }
-                return Ok(Next::Wait {
-                    at_most: terminate::time_left(desk).min(BACKSTOP),
-                });
+                let followed = |on: &WaitOn| session.cluster().follows(&on.key.group_kind());
+                let pause = if wait.on.iter().all(followed) { BACKSTOP } else { UNHEARD };
+                return Ok(Next::Wait { at_most: terminate::time_left(desk).min(pause) });
             }
             Step::Done { phase, message } => return finish::end(desk, memory, phase, message).await,
         };

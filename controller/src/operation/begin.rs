@@ -13,7 +13,7 @@ use argosy_api::v1alpha1::{
 };
 use argosy_health::Customizations;
 use argosy_kube_io::target::Impersonate;
-use argosy_object::{ResourceKey, meta};
+use argosy_object::{ResourceKey, Value, meta};
 use argosy_sync::options::Propagation;
 use argosy_sync::plan::{Check, ManagedNamespace};
 use argosy_sync::retry::{self, Backoff, Strategy};
@@ -475,11 +475,7 @@ fn resources(
     });
     let resource = |managed: &Managed| {
         let (mut desired, live) = (managed.desired(), managed.live());
-        // Labels and annotations of the destination's namespace are compared as a resource and written as a task of its own.
-        if desired
-            .as_ref()
-            .is_some_and(|desired| !meta::uid(desired).is_empty())
-        {
+        if managed_namespace(managed, desired.as_ref(), &desk.app.spec.destination.namespace) {
             return None;
         }
         if let (Some(rules), Some(wanted), Some(found)) = (&ignored, &desired, &live) {
@@ -491,12 +487,20 @@ fn resources(
             gvk,
             desired: desired.map(Arc::new),
             live: live.map(Arc::new),
-            out_of_sync: managed.out_of_sync() || managed.live().is_none(),
+            out_of_sync: managed.out_of_sync() || managed.resource.is_none(),
         })
     };
     ours.filter_map(resource)
         .chain(compared.hooks.iter().filter_map(resource))
         .collect()
+}
+
+/// Labels and annotations of the destination's namespace are compared as if Git had it, made of the live one; a sync writes
+/// them in a task of their own.
+fn managed_namespace(managed: &Managed, desired: Option<&Value>, destination: &str) -> bool {
+    let key = &managed.key;
+    let destinations = key.group.is_empty() && key.kind == "Namespace" && key.name == destination;
+    destinations && desired.is_some_and(|desired| !meta::uid(desired).is_empty())
 }
 
 async fn options(desk: &Desk<'_>, compared: &Compared, sync: &SyncOperation, writer: &Writer) -> Options {

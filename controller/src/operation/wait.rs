@@ -16,7 +16,12 @@ use super::desk::Desk;
 pub(super) async fn observe(desk: &Desk<'_>, session: &Session) -> Observations {
     let writing = session.progress.is_writing(&session.plan);
     let mut looks = Vec::new();
-    for task in session.plan.tasks.iter().filter(|task| matters(session, task, writing)) {
+    for task in session
+        .plan
+        .tasks
+        .iter()
+        .filter(|task| matters(session, task, writing))
+    {
         looks.push(async move { Some((task.id, look(session, task).await?)) });
     }
     let seen: Vec<_> = futures::stream::iter(looks)
