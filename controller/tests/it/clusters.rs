@@ -229,14 +229,9 @@ async fn a_cluster_is_known_whole(world: &World) {
 
 async fn many_objects_are_held_in_little_memory(world: &World) {
     let (cluster, before) = (world.local(), resident_mb());
-    let make = |index: usize| {
+    let make = |index: usize| async move {
         let data = json!({"payload": format!("{index}-{}", "abcdefghij".repeat(100))});
-        world
-            .create(
-                &api::config_maps(),
-                config_map("shop", &format!("many-{index:04}"), data),
-            )
-            .boxed_here()
+        world.create(&api::config_maps(), config_map("shop", &format!("many-{index:04}"), data)).await
     };
     futures::stream::iter(0..2_000)
         .map(make)
@@ -278,14 +273,6 @@ async fn many_objects_are_held_in_little_memory(world: &World) {
     })
     .await;
 }
-
-/// `boxed` under a name that does not collide with other traits in scope.
-trait BoxedHere<'a>: Future + Send + Sized + 'a {
-    fn boxed_here(self) -> futures::future::BoxFuture<'a, Self::Output> {
-        Box::pin(self)
-    }
-}
-impl<'a, F: Future + Send + 'a> BoxedHere<'a> for F {}
 
 fn deployment(name: &str, app: &str) -> Value {
     json!({
