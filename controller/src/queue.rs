@@ -289,7 +289,8 @@ impl State {
     fn take(&mut self, now: Instant) -> Option<Work> {
         loop {
             let others_turn = self.persons_in_a_row >= PERSONS_IN_A_ROW && !self.others.is_empty();
-            let key = match self.persons.pop_front().filter(|_| !others_turn) {
+            let person = if others_turn { None } else { self.persons.pop_front() };
+            let key = match person {
                 Some(key) => {
                     self.persons_in_a_row += 1;
                     key
