@@ -483,7 +483,12 @@ impl Renderer {
                 continue;
             }
             let Some(target) = request.ref_sources.get(name) else {
-                continue;
+                if is_variable(name) {
+                    continue;
+                }
+                return Err(Error::Source(format!(
+                    "source referenced {name:?}, but no source has a 'ref' field defined"
+                )));
             };
             if !target.chart.is_empty() {
                 return Err(Error::Source(
@@ -542,6 +547,11 @@ pub(crate) fn instance_app(instance: &str) -> String {
         .split_once('_')
         .map_or(instance, |(_, name)| name)
         .to_owned()
+}
+
+/// `$NAME` of the build environment, not of a source: left to the substitution of variables.
+fn is_variable(name: &str) -> bool {
+    ["$ARGOCD_", "$KUBE_", "${", "$$"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Names everything the output depends on: with `located` the exact tree, without it the parameters alone.

@@ -50,7 +50,13 @@ impl Access {
     }
 
     fn key(&self) -> (String, String) {
-        (self.url.normal().to_owned(), self.credentials.fingerprint())
+        (self.url.normal().to_owned(), self.identity())
+    }
+
+    /// As whom the repository is asked: the credentials, and those that stand in the URL itself, which its normal form
+    /// does not show.
+    fn identity(&self) -> String {
+        format!("{}/{}", self.credentials.fingerprint(), short_hash(self.url.as_fetch()))
     }
 }
 
@@ -600,14 +606,14 @@ impl Repo {
         self.proven
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(access.credentials.fingerprint());
+            .insert(access.identity());
     }
 
     fn is_proven(&self, access: &Access) -> bool {
         self.proven
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .contains(&access.credentials.fingerprint())
+            .contains(&access.identity())
     }
 
     fn packs(&self) -> usize {
