@@ -62,7 +62,6 @@ fn a_controller_killed_in_the_middle_of_a_sync_is_no_matter() {
 async fn complete_job(api: &argosy_test_cluster::api::Api, namespace: &str) -> Result<()> {
     let now = "2030-01-01T00:00:00Z";
     let status = json!({"status": {
-        "startTime": now,
         "completionTime": now,
         "succeeded": 1,
         "active": 0,
