@@ -16,10 +16,14 @@ pub struct Args {
     /// The gRPC port; 0 takes a free one.
     #[arg(long, default_value_t = 8081)]
     pub port: u16,
-    /// Address of the metrics port.
-    #[arg(long, env = "ARGOCD_REPO_SERVER_METRICS_LISTEN_ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
-    pub metrics_address: IpAddr,
-    /// The metrics port.
+    /// Address of metrics and health, with or without a port.
+    #[arg(
+        long,
+        env = "ARGOCD_REPO_SERVER_METRICS_LISTEN_ADDRESS",
+        default_value = "0.0.0.0"
+    )]
+    pub metrics_address: argosy_runtime::args::Address,
+    /// Port of metrics and health, unless the address has one; 0 takes a free one.
     #[arg(long, default_value_t = 8084)]
     pub metrics_port: u16,
     /// Speak gRPC without TLS.

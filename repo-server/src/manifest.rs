@@ -45,7 +45,10 @@ pub fn from_yaml(file: &str, text: &[u8]) -> Result<Vec<Value>> {
         Err(error) => {
             // Argo CD passes over what does not have all three. A manifest broken at its first line would then be no
             // manifest, and its resource something to prune: one of them is enough here.
-            if [&b"apiVersion:"[..], b"kind:"].iter().any(|part| contains(text, part)) {
+            if [&b"apiVersion:"[..], b"kind:"]
+                .iter()
+                .any(|part| contains(text, part))
+            {
                 return Err(bad(Some(error.line as u64), error.message));
             }
             return Ok(Vec::new());

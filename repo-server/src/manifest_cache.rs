@@ -158,7 +158,11 @@ impl ManifestCache {
             reads: Arc::new(kept),
             rendered: rendered.clone(),
         };
-        let mut contents = self.contents.get(&key).await.map(|known| known.as_ref().clone())
+        let mut contents = self
+            .contents
+            .get(&key)
+            .await
+            .map(|known| known.as_ref().clone())
             .unwrap_or_default();
         contents.insert(0, content);
         contents.truncate(MAX_CONTENTS);

@@ -206,7 +206,8 @@ impl Renderer {
         });
         if reads.open.is_empty() {
             self.cache
-                .remember(content, &located.tree, reads.paths, &rendered).await;
+                .remember(content, &located.tree, reads.paths, &rendered)
+                .await;
         } else {
             tracing::debug!(app = request.app_name, reasons = ?reads.open, "the output is not a function of the files alone");
         }
@@ -551,7 +552,9 @@ pub(crate) fn instance_app(instance: &str) -> String {
 
 /// `$NAME` of the build environment, not of a source: left to the substitution of variables.
 fn is_variable(name: &str) -> bool {
-    ["$ARGOCD_", "$KUBE_", "${", "$$"].iter().any(|prefix| name.starts_with(prefix))
+    ["$ARGOCD_", "$KUBE_", "${", "$$"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// Names everything the output depends on: with `located` the exact tree, without it the parameters alone.

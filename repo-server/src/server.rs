@@ -97,7 +97,11 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
             serving.stop();
         }
     });
-    let metrics_address = SocketAddr::from((args.metrics_address, args.metrics_port));
+    let metrics = argosy_runtime::args::Metrics {
+        metrics_address: args.metrics_address,
+        metrics_port: Some(args.metrics_port),
+    };
+    let metrics_address = metrics.socket(args.metrics_port);
     let metrics_address = argosy_runtime::metrics::serve(
         tasks,
         metrics_address,

@@ -212,15 +212,10 @@ impl Session {
         trust: &TrustStore,
         config: &mut String,
     ) -> Result<()> {
-        let (user, password) = match url.embedded() {
-            Some((user, password)) if credentials.username.is_empty() && credentials.password.is_empty() => {
-                (user.clone(), password.clone())
-            }
-            _ => (
-                credentials.username.clone(),
-                credentials.password.expose().to_owned(),
-            ),
-        };
+        let (user, password) = (
+            credentials.username.clone(),
+            credentials.password.expose().to_owned(),
+        );
         if user.contains(['\n', '\0']) || password.contains(['\n', '\0']) {
             return Err(Error::Repository {
                 url: url.normal().into(),

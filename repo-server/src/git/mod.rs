@@ -42,8 +42,18 @@ impl Access {
     /// # Errors
     /// As [`GitUrl::parse`].
     pub fn new(url: &str, credentials: Credentials, depth: u32) -> Result<Access> {
+        let url = GitUrl::parse(url)?;
+        let mut credentials = credentials;
+        // What stands in the URL is who asks, as much as what is configured; the configured one wins.
+        if let Some((username, password)) = url.embedded()
+            && credentials.username.is_empty()
+            && credentials.password.is_empty()
+        {
+            credentials.username.clone_from(username);
+            credentials.password = Secret::new(password.clone());
+        }
         Ok(Access {
-            url: GitUrl::parse(url)?,
+            url,
             credentials: Arc::new(credentials),
             depth,
         })
@@ -53,10 +63,13 @@ impl Access {
         (self.url.normal().to_owned(), self.identity())
     }
 
-    /// As whom the repository is asked: the credentials, and those that stand in the URL itself, which its normal form
-    /// does not show.
+    /// As whom the repository is asked: the credentials, and the user of an SSH URL, which its normal form leaves out.
     fn identity(&self) -> String {
-        format!("{}/{}", self.credentials.fingerprint(), short_hash(self.url.as_fetch()))
+        format!(
+            "{}/{}",
+            self.credentials.fingerprint(),
+            short_hash(self.url.as_fetch())
+        )
     }
 }
 

@@ -33,7 +33,7 @@ async fn running(disable_tls: bool) -> Running {
     let mut args = local::defaults();
     args.address = "127.0.0.1".parse().unwrap();
     args.port = 0;
-    args.metrics_address = args.address;
+    args.metrics_address = "127.0.0.1".parse().unwrap();
     args.metrics_port = 0;
     args.disable_tls = disable_tls;
     args.cache_dir = Some(dir.path().to_owned());

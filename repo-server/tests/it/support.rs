@@ -295,11 +295,15 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new() -> Authority {
-        use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+        use rcgen::{
+            BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+        };
         let ca_key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "authority of the test");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "authority of the test");
         let ca = params.self_signed(&ca_key).unwrap().pem();
         let issuer = Issuer::new(params, ca_key);
         let issue = |name: &str, usage| {

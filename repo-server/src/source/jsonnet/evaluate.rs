@@ -184,19 +184,32 @@ impl<'p> Files<'_, 'p> {
             other => words(&format!("{other:?}")),
         };
         let spans = program.span_manager();
-        let place = error.stack_trace.iter().rev().find_map(|item| {
-            let span = match item {
-                EvalStackTraceItem::Expr { span }
-                | EvalStackTraceItem::Variable { span, .. }
-                | EvalStackTraceItem::Import { span } => Some(*span),
-                EvalStackTraceItem::Call { span, .. }
-                | EvalStackTraceItem::ArrayItem { span, .. }
-                | EvalStackTraceItem::ObjectField { span, .. } => *span,
-                _ => None,
-            };
-            self.place(spans, span?)
-        });
-        match place {
+        let own = match &error.kind {
+            EvalErrorKind::ExplicitError { span, .. }
+            | EvalErrorKind::AssertFailed { span, .. }
+            | EvalErrorKind::UnknownObjectField { span, .. }
+            | EvalErrorKind::ImportFailed { span, .. } => Some(*span),
+            EvalErrorKind::UnknownCallParam { span, .. }
+            | EvalErrorKind::CallParamNotBound { span, .. }
+            | EvalErrorKind::Other { span, .. } => *span,
+            _ => None,
+        };
+        let own = own.and_then(|span| self.place(spans, span));
+        let traced = || {
+            error.stack_trace.iter().rev().find_map(|item| {
+                let span = match item {
+                    EvalStackTraceItem::Expr { span }
+                    | EvalStackTraceItem::Variable { span, .. }
+                    | EvalStackTraceItem::Import { span } => Some(*span),
+                    EvalStackTraceItem::Call { span, .. }
+                    | EvalStackTraceItem::ArrayItem { span, .. }
+                    | EvalStackTraceItem::ObjectField { span, .. } => *span,
+                    _ => None,
+                };
+                self.place(spans, span?)
+            })
+        };
+        match own.or_else(traced) {
             Some(place) => format!("{place}: {message}"),
             None => message,
         }
