@@ -54,7 +54,7 @@ fn a_controller_killed_in_the_middle_of_a_sync_is_no_matter() {
             }
         }
         assert_eq!(app["status"]["history"].as_array().unwrap().len(), 1, "one sync, one entry");
-        assert_eq!(app["status"]["operationState"]["syncResult"]["resources"].as_array().unwrap().len(), 31);
+        assert_eq!(app["status"]["operationState"]["syncResult"]["resources"].as_array().unwrap().len(), 32, "30 settings, the Job, the Namespace");
         Ok(())
     });
 }
