@@ -38,17 +38,30 @@ impl Namespaces {
         let pattern = |text: &String| {
             let text = text.trim();
             let read = match text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
-                Some(expression) => {
-                    regex::Regex::new(expression).map(Pattern::Regex).map_err(|error| error.to_string())
-                }
+                Some(expression) => regex::Regex::new(expression)
+                    .map(Pattern::Regex)
+                    .map_err(|error| error.to_string()),
                 None => globset::Glob::new(text)
                     .map(|glob| Pattern::Glob(glob.compile_matcher()))
                     .map_err(|error| error.to_string()),
             };
-            read.map_err(|error| warn!(pattern = text, error, "a pattern of application namespaces is passed over")).ok()
+            read.map_err(|error| {
+                warn!(
+                    pattern = text,
+                    error, "a pattern of application namespaces is passed over"
+                )
+            })
+            .ok()
         };
-        let others = patterns.iter().filter(|text| !text.trim().is_empty()).filter_map(pattern).collect();
-        Namespaces { control_plane: control_plane.to_owned(), others }
+        let others = patterns
+            .iter()
+            .filter(|text| !text.trim().is_empty())
+            .filter_map(pattern)
+            .collect();
+        Namespaces {
+            control_plane: control_plane.to_owned(),
+            others,
+        }
     }
 
     /// Are Applications of `namespace` looked after?
@@ -62,7 +75,11 @@ impl Namespaces {
 
     /// The namespace to watch: all of them when there is more than the control plane's.
     fn watched(&self) -> Selection {
-        if self.others.is_empty() { Selection::namespace(&self.control_plane) } else { Selection::default() }
+        if self.others.is_empty() {
+            Selection::namespace(&self.control_plane)
+        } else {
+            Selection::default()
+        }
     }
 }
 
@@ -97,7 +114,10 @@ pub enum Project {
 impl Store {
     /// An empty store of the control plane in this namespace.
     pub fn new(control_plane: &str) -> Arc<Self> {
-        Arc::new(Store { control_plane: control_plane.to_owned(), inner: RwLock::default() })
+        Arc::new(Store {
+            control_plane: control_plane.to_owned(),
+            inner: RwLock::default(),
+        })
     }
 
     /// The Application of this key.
@@ -132,12 +152,26 @@ impl Store {
 
     /// Applications of a project.
     pub fn of_project(&self, name: &str) -> Vec<AppKey> {
-        self.inner.read().by_project.get(name).into_iter().flatten().cloned().collect()
+        self.inner
+            .read()
+            .by_project
+            .get(name)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
     }
 
     /// Applications whose destination has this server, or this name.
     pub fn of_destination(&self, server_or_name: &str) -> Vec<AppKey> {
-        self.inner.read().by_destination.get(server_or_name).into_iter().flatten().cloned().collect()
+        self.inner
+            .read()
+            .by_destination
+            .get(server_or_name)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
     }
 
     /// The project of this name.
@@ -169,11 +203,21 @@ impl Store {
         if let Some(before) = &before {
             inner.unindex(&key, before);
         }
-        inner.by_instance.insert(key.instance(&self.control_plane), key.clone());
+        inner
+            .by_instance
+            .insert(key.instance(&self.control_plane), key.clone());
         for destination in destinations(&app) {
-            inner.by_destination.entry(destination).or_default().insert(key.clone());
+            inner
+                .by_destination
+                .entry(destination)
+                .or_default()
+                .insert(key.clone());
         }
-        inner.by_project.entry(project_name(&app).to_owned()).or_default().insert(key.clone());
+        inner
+            .by_project
+            .entry(project_name(&app).to_owned())
+            .or_default()
+            .insert(key.clone());
         let app = Arc::new(app);
         inner.apps.insert(key, app.clone());
         Some((before, app))
@@ -192,7 +236,9 @@ impl Store {
         project.metadata.managed_fields = Vec::new();
         let mut inner = self.inner.write();
         inner.unreadable_projects.remove(&project.metadata.name);
-        inner.projects.insert(project.metadata.name.clone(), Arc::new(project));
+        inner
+            .projects
+            .insert(project.metadata.name.clone(), Arc::new(project));
     }
 
     fn project_unreadable(&self, name: &str, message: String) {
@@ -227,13 +273,20 @@ impl Inner {
 
 /// The project an Application names; empty means `default`.
 pub fn project_name(app: &Application) -> &str {
-    if app.spec.project.is_empty() { "default" } else { &app.spec.project }
+    if app.spec.project.is_empty() {
+        "default"
+    } else {
+        &app.spec.project
+    }
 }
 
 /// Server and name of the destination, without the slash that people leave at the end.
 fn destinations(app: &Application) -> impl Iterator<Item = String> {
     let destination = &app.spec.destination;
-    let texts = [destination.server.trim_end_matches('/').to_owned(), destination.name.clone()];
+    let texts = [
+        destination.server.trim_end_matches('/').to_owned(),
+        destination.name.clone(),
+    ];
     texts.into_iter().filter(|text| !text.is_empty())
 }
 
@@ -290,14 +343,29 @@ async fn report_unreadable(target: &Target, store: &Store, marker: &Marker, unre
     let key = AppKey::new(namespace, name);
     store.forget(&key);
     marker.gone(&key);
-    warn!(app = name, app_namespace = namespace, error = unreadable.message, "an application cannot be read");
+    warn!(
+        app = name,
+        app_namespace = namespace,
+        error = unreadable.message,
+        "an application cannot be read"
+    );
     if let Err(error) = status::report_unreadable(target, &unreadable.place, &unreadable.message).await {
-        warn!(app = name, app_namespace = namespace, error = argosy_runtime::log::chain(&error), "report it");
+        warn!(
+            app = name,
+            app_namespace = namespace,
+            error = argosy_runtime::log::chain(&error),
+            "report it"
+        );
     }
 }
 
 /// Follows AppProjects of the control plane into the store and marks their Applications. Ends never.
-pub async fn follow_projects(client: Client, store: Arc<Store>, marker: Arc<Marker>, synced: impl Fn() + Send) {
+pub async fn follow_projects(
+    client: Client,
+    store: Arc<Store>,
+    marker: Arc<Marker>,
+    synced: impl Fn() + Send,
+) {
     let selection = Selection::namespace(&store.control_plane);
     let mut watch = TypedWatch::<AppProject>::new(client, api::app_projects(), selection);
     loop {
@@ -312,7 +380,11 @@ pub async fn follow_projects(client: Client, store: Arc<Store>, marker: Arc<Mark
                 place.name
             }
             Change::Unreadable(unreadable) => {
-                warn!(project = unreadable.place.name, error = unreadable.message, "a project cannot be read");
+                warn!(
+                    project = unreadable.place.name,
+                    error = unreadable.message,
+                    "a project cannot be read"
+                );
                 store.project_unreadable(&unreadable.place.name, unreadable.message);
                 unreadable.place.name
             }
@@ -351,7 +423,15 @@ mod tests {
         assert!(store.observed(app("a", "10", "https://c1", "")).is_some());
         assert!(store.observed(app("a", "9", "https://c2", "")).is_none());
         assert!(store.observed(app("a", "10", "https://c2", "")).is_none());
-        assert_eq!(store.get(&AppKey::new("argocd", "a")).unwrap().spec.destination.server, "https://c1");
+        assert_eq!(
+            store
+                .get(&AppKey::new("argocd", "a"))
+                .unwrap()
+                .spec
+                .destination
+                .server,
+            "https://c1"
+        );
     }
 
     #[test]
@@ -382,9 +462,13 @@ mod tests {
     #[test]
     fn namespaces_are_globs_or_regular_expressions() {
         let namespaces = Namespaces::new("argocd", &["team-*".into(), "/^x[0-9]+$/".into(), "/(/".into()]);
-        for (namespace, expected) in
-            [("argocd", true), ("team-a", true), ("x12", true), ("x12y", false), ("other", false)]
-        {
+        for (namespace, expected) in [
+            ("argocd", true),
+            ("team-a", true),
+            ("x12", true),
+            ("x12y", false),
+            ("other", false),
+        ] {
             assert_eq!(namespaces.contains(namespace), expected, "{namespace}");
         }
     }

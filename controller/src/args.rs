@@ -28,7 +28,11 @@ pub struct Args {
     pub context: Option<String>,
 
     /// Address of the repo-server; a name with several addresses is spread over.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER", default_value = "argocd-repo-server:8081")]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER",
+        default_value = "argocd-repo-server:8081"
+    )]
     pub repo_server: String,
     /// Speak to the repo-server without TLS.
     #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_PLAINTEXT", action = ArgAction::SetTrue)]
@@ -44,20 +48,36 @@ pub struct Args {
     )]
     pub repo_server_ca_cert_path: Option<PathBuf>,
     /// Seconds a call to the repo-server may last.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_TIMEOUT_SECONDS", default_value_t = 60)]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_TIMEOUT_SECONDS",
+        default_value_t = 60
+    )]
     pub repo_server_timeout_seconds: u64,
     /// Seconds for which an error of the repo-server leaves the old status standing.
     #[arg(long, env = "ARGOCD_REPO_ERROR_GRACE_PERIOD_SECONDS", default_value_t = 180)]
     pub repo_error_grace_period_seconds: u64,
 
     /// Applications looked at at the same time.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_STATUS_PROCESSORS", default_value_t = 20)]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_STATUS_PROCESSORS",
+        default_value_t = 20
+    )]
     pub status_processors: usize,
     /// Operations at work at the same time.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_OPERATION_PROCESSORS", default_value_t = 10)]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_OPERATION_PROCESSORS",
+        default_value_t = 10
+    )]
     pub operation_processors: usize,
     /// Calls to target clusters that one operation has in flight; 0 for no limit.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_KUBECTL_PARALLELISM_LIMIT", default_value_t = 20)]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_KUBECTL_PARALLELISM_LIMIT",
+        default_value_t = 20
+    )]
     pub kubectl_parallelism_limit: usize,
 
     /// Time between two looks at an Application that nothing has touched; a number is seconds.
@@ -71,16 +91,32 @@ pub struct Args {
     pub app_hard_resync: Duration,
 
     /// Fixed seconds before a self-heal; 0 takes the growing backoff.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_SELF_HEAL_TIMEOUT_SECONDS", default_value_t = 0)]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_SELF_HEAL_TIMEOUT_SECONDS",
+        default_value_t = 0
+    )]
     pub self_heal_timeout_seconds: u64,
     /// First pause of the self-heal backoff, in seconds.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_SELF_HEAL_BACKOFF_TIMEOUT_SECONDS", default_value_t = 2)]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_SELF_HEAL_BACKOFF_TIMEOUT_SECONDS",
+        default_value_t = 2
+    )]
     pub self_heal_backoff_timeout_seconds: u64,
     /// Factor of the self-heal backoff.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_SELF_HEAL_BACKOFF_FACTOR", default_value_t = 3)]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_SELF_HEAL_BACKOFF_FACTOR",
+        default_value_t = 3
+    )]
     pub self_heal_backoff_factor: u32,
     /// Longest pause of the self-heal backoff, in seconds.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_SELF_HEAL_BACKOFF_CAP_SECONDS", default_value_t = 300)]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_SELF_HEAL_BACKOFF_CAP_SECONDS",
+        default_value_t = 300
+    )]
     pub self_heal_backoff_cap_seconds: u64,
 
     /// Seconds between two sync waves.
@@ -101,10 +137,18 @@ pub struct Args {
     #[arg(long, env = "ARGOCD_APPLICATION_NAMESPACES", value_delimiter = ',')]
     pub application_namespaces: Vec<String>,
     /// Labels of Applications that become labels of `argocd_app_labels`.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_METRICS_APPLICATION_LABELS", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_METRICS_APPLICATION_LABELS",
+        value_delimiter = ','
+    )]
     pub metrics_application_labels: Vec<String>,
     /// Conditions of Applications that `argocd_app_condition` counts.
-    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_METRICS_APPLICATION_CONDITIONS", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_METRICS_APPLICATION_CONDITIONS",
+        value_delimiter = ','
+    )]
     pub metrics_application_conditions: Vec<String>,
 
     /// Log flags.
@@ -124,12 +168,23 @@ impl Args {
             (true, _) => Tls::Plaintext,
             (false, false) => Tls::Unverified,
             (false, true) => {
-                let ca = self.repo_server_ca_cert_path.as_ref().and_then(|path| std::fs::read(path).ok());
-                Tls::Strict { ca: ca.unwrap_or_default(), identity }
+                let ca = self
+                    .repo_server_ca_cert_path
+                    .as_ref()
+                    .and_then(|path| std::fs::read(path).ok());
+                Tls::Strict {
+                    ca: ca.unwrap_or_default(),
+                    identity,
+                }
             }
         };
         let timeout = Duration::from_secs(self.repo_server_timeout_seconds);
-        Config { address: self.repo_server.clone(), tls, timeout, ..Config::default() }
+        Config {
+            address: self.repo_server.clone(),
+            tls,
+            timeout,
+            ..Config::default()
+        }
     }
 
     /// The options that stages read.
@@ -166,7 +221,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Ok(Duration::from_secs(seconds));
     }
     let nanoseconds = argosy_object::duration::parse(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| format!("{text} is negative"))
+    u64::try_from(nanoseconds)
+        .map(Duration::from_nanos)
+        .map_err(|_| format!("{text} is negative"))
 }
 
 #[cfg(test)]
@@ -187,7 +244,10 @@ mod tests {
         let args = Command::try_parse_from(["controller"]).unwrap().args;
         let options = args.options("argocd".into());
         assert_eq!((args.status_processors, args.operation_processors), (20, 10));
-        assert_eq!((options.resync.as_secs(), options.resync_jitter.as_secs()), (120, 60));
+        assert_eq!(
+            (options.resync.as_secs(), options.resync_jitter.as_secs()),
+            (120, 60)
+        );
         assert_eq!(options.self_heal, SelfHealBackoff::default());
         assert_eq!(options.repo_error_grace.as_secs(), 180);
         assert_eq!(options.sync_wave_delay.as_secs(), 2);

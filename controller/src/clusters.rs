@@ -37,13 +37,18 @@ const SECRET_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
 /// Lists in flight in the whole process. Each holds some objects of a page (about 100 KB), the API server far more.
 const LISTS_MAX: usize = 24;
 
+/// Tells the instance name of the Application that tracks a live object.
+pub type OwnerOf = Arc<dyn Fn(&Value) -> Option<Arc<str>> + Send + Sync>;
+/// Tells whether a kind is looked at on a cluster (by its URL).
+pub type Watched = Arc<dyn Fn(&str, &GroupKind) -> bool + Send + Sync>;
+
 /// What the settings say about live state.
 #[derive(Clone)]
 pub struct Rules {
     /// The instance name of the Application that tracks a live object, if any.
-    pub owner: Arc<dyn Fn(&Value) -> Option<Arc<str>> + Send + Sync>,
+    pub owner: OwnerOf,
     /// Whether a kind is looked at on a cluster (by its URL): `resource.exclusions` and `resource.inclusions`.
-    pub watched: Arc<dyn Fn(&str, &GroupKind) -> bool + Send + Sync>,
+    pub watched: Watched,
     /// Whether the control plane's own cluster may be deployed to (`cluster.inClusterEnabled`).
     pub in_cluster_enabled: bool,
 }

@@ -33,7 +33,10 @@ pub struct AppKey {
 impl AppKey {
     /// The key of `namespace/name`.
     pub fn new(namespace: &str, name: &str) -> Self {
-        AppKey { namespace: namespace.into(), name: name.into() }
+        AppKey {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     /// The key of this Application.
@@ -116,7 +119,11 @@ pub enum WriteError {
 pub trait StatusWriter: Send + Sync {
     /// Applies a JSON merge patch to the whole object (Application has no status subresource). Conflicts, throttling
     /// and passing failures are retried inside. `uid` guards against an object that was deleted and created again.
-    fn patch<'a>(&'a self, app: &'a Application, patch: Value) -> BoxFuture<'a, Result<Arc<Application>, WriteError>>;
+    fn patch<'a>(
+        &'a self,
+        app: &'a Application,
+        patch: Value,
+    ) -> BoxFuture<'a, Result<Arc<Application>, WriteError>>;
 
     /// Writes `status.operationState`. The request field `operation` is removed when `state` is completed (phase
     /// Succeeded, Failed or Error), in the same write. Fields of `extra` (a merge patch, for instance

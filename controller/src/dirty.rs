@@ -44,20 +44,35 @@ impl Marker {
         jitter: Duration,
     ) -> Self {
         let (changed_clusters, changes) = tokio::sync::mpsc::unbounded_channel();
-        Marker { apps, refreshes, operations, resync, jitter, changed_clusters, changes: Mutex::new(Some(changes)) }
+        Marker {
+            apps,
+            refreshes,
+            operations,
+            resync,
+            jitter,
+            changed_clusters,
+            changes: Mutex::new(Some(changes)),
+        }
     }
 
     /// Marks the Applications of clusters that changed, by URL and by name. Run it once, as a task. `name_of` tells the
     /// name of a cluster; those of clusters that are gone are remembered.
     pub async fn follow_clusters(&self, name_of: impl Fn(&str) -> Option<String>) {
-        let Some(mut changes) = self.changes.lock().take() else { return };
+        let Some(mut changes) = self.changes.lock().take() else {
+            return;
+        };
         let mut names = HashMap::new();
         while let Some(server) = changes.recv().await {
             if let Some(name) = name_of(&server) {
                 names.insert(server.clone(), name);
             }
             let by_name = names.get(&server).map(|name| self.apps.of_destination(name));
-            for key in self.apps.of_destination(&server).into_iter().chain(by_name.into_iter().flatten()) {
+            for key in self
+                .apps
+                .of_destination(&server)
+                .into_iter()
+                .chain(by_name.into_iter().flatten())
+            {
                 self.refreshes.mark(&key, Refresh::Nothing, Reason::Cluster);
             }
         }
@@ -112,17 +127,22 @@ impl Marker {
     pub fn periodic(&self, key: &AppKey) {
         let delay = self.resync + jitter(key, self.jitter);
         if !self.resync.is_zero() {
-            self.refreshes.reschedule(key, delay, Refresh::Latest, Reason::Periodic);
+            self.refreshes
+                .reschedule(key, delay, Refresh::Latest, Reason::Periodic);
         }
     }
 }
 
 impl DirtySink for Marker {
     fn touched(&self, _server: &str, app: &str, _key: &ResourceKey) {
-        let Some(key) = self.apps.by_instance(app) else { return };
-        self.refreshes.mark_after(&key, BATCH, Refresh::Nothing, Reason::Live);
+        let Some(key) = self.apps.by_instance(app) else {
+            return;
+        };
+        self.refreshes
+            .mark_after(&key, BATCH, Refresh::Nothing, Reason::Live);
         if self.apps.get(&key).is_some_and(|app| wants_operation(&app)) {
-            self.operations.mark_after(&key, OPERATION_BATCH, Refresh::Nothing, Reason::Live);
+            self.operations
+                .mark_after(&key, OPERATION_BATCH, Refresh::Nothing, Reason::Live);
         }
     }
 
@@ -144,11 +164,20 @@ pub(crate) fn wants_operation(app: &Application) -> bool {
 /// Is it being deleted, with something left for us to do?
 pub(crate) fn deleting(app: &Application) -> bool {
     app.metadata.deletion_timestamp.is_some()
-        && app.metadata.finalizers.iter().any(|finalizer| finalizer.contains("argocd.argoproj.io"))
+        && app
+            .metadata
+            .finalizers
+            .iter()
+            .any(|finalizer| finalizer.contains("argocd.argoproj.io"))
 }
 
 fn operation_changed(before: &Application, app: &Application) -> bool {
-    let phase = |app: &Application| app.status.operation_state.as_ref().map(|state| state.phase.clone());
+    let phase = |app: &Application| {
+        app.status
+            .operation_state
+            .as_ref()
+            .map(|state| state.phase.clone())
+    };
     before.operation != app.operation
         || phase(before) != phase(app)
         || before.metadata.deletion_timestamp != app.metadata.deletion_timestamp

@@ -118,7 +118,12 @@ pub struct Writer {
 /// A recorder, and the writer behind it.
 pub fn recorder(target: Target, filter: Filter, clock: Arc<dyn Clock>) -> (Recorder, Writer) {
     let (tx, rx) = mpsc::channel(WAITING_MAX);
-    let recorder = Recorder { waiting: tx, filter: Arc::new(filter), clock, dropped: Arc::default() };
+    let recorder = Recorder {
+        waiting: tx,
+        filter: Arc::new(filter),
+        clock,
+        dropped: Arc::default(),
+    };
     (recorder, Writer { waiting: rx, target })
 }
 
@@ -129,7 +134,11 @@ impl Recorder {
             return;
         }
         let event = event(app, reason, message, kind, self.clock.now());
-        if self.waiting.try_send((app.metadata.namespace.clone(), event)).is_err() {
+        if self
+            .waiting
+            .try_send((app.metadata.namespace.clone(), event))
+            .is_err()
+        {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -146,7 +155,11 @@ impl Writer {
         let resource = api::events();
         while let Some((namespace, event)) = self.waiting.recv().await {
             if let Err(error) = self.target.create(&resource, &event, &Write::default()).await {
-                debug!(namespace, error = argosy_runtime::log::chain(&error), "write an event");
+                debug!(
+                    namespace,
+                    error = argosy_runtime::log::chain(&error),
+                    "write an event"
+                );
             }
         }
     }
@@ -193,11 +206,25 @@ mod tests {
         app.metadata.name = "guestbook".into();
         app.metadata.uid = "u".into();
         let now = "2026-11-29T15:00:00Z".parse().unwrap();
-        let event = event(&app, Reason::OperationStarted, "x initiated sync to HEAD", Kind::Normal, now);
+        let event = event(
+            &app,
+            Reason::OperationStarted,
+            "x initiated sync to HEAD",
+            Kind::Normal,
+            now,
+        );
         assert_eq!(event["involvedObject"]["kind"], "Application");
         assert_eq!(event["involvedObject"]["uid"], "u");
-        assert_eq!((&event["reason"], &event["type"]), (&"OperationStarted".into(), &"Normal".into()));
-        assert!(event["metadata"]["name"].as_str().unwrap().starts_with("guestbook."));
+        assert_eq!(
+            (&event["reason"], &event["type"]),
+            (&"OperationStarted".into(), &"Normal".into())
+        );
+        assert!(
+            event["metadata"]["name"]
+                .as_str()
+                .unwrap()
+                .starts_with("guestbook.")
+        );
     }
 
     #[test]

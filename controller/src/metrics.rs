@@ -68,37 +68,73 @@ impl Metrics {
             panics: Counter::default(),
             clusters: OnceLock::new(),
         };
-        registry.register("argocd_app_reconcile", "Application reconciliation performance in seconds", metrics.reconcile.clone());
-        registry.register("argocd_app_sync", "Number of application syncs", metrics.synced.clone());
+        registry.register(
+            "argocd_app_reconcile",
+            "Application reconciliation performance in seconds",
+            metrics.reconcile.clone(),
+        );
+        registry.register(
+            "argocd_app_sync",
+            "Number of application syncs",
+            metrics.synced.clone(),
+        );
         registry.register(
             "argocd_app_sync_duration_seconds",
             "Application sync performance in seconds",
             metrics.sync_seconds.clone(),
         );
-        registry.register("argosy_app_panics", "Passes over an application that panicked", metrics.panics.clone());
+        registry.register(
+            "argosy_app_panics",
+            "Passes over an application that panicked",
+            metrics.panics.clone(),
+        );
         Arc::new(metrics)
     }
 
     /// A look at `app` is over.
     pub fn reconciled(&self, app: &Application, took: Duration) {
-        let labels = Reconcile { namespace: app.metadata.namespace.clone(), dest_server: self.server(app) };
+        let labels = Reconcile {
+            namespace: app.metadata.namespace.clone(),
+            dest_server: self.server(app),
+        };
         self.reconcile.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     /// The operation in the status of `app` has ended.
     pub fn operation_ended(&self, app: &Application) {
-        let Some(state) = &app.status.operation_state else { return };
+        let Some(state) = &app.status.operation_state else {
+            return;
+        };
         let (namespace, name) = (app.metadata.namespace.clone(), app.metadata.name.clone());
         let (project, dest_server) = (project_name(app).to_owned(), self.server(app));
         let dry_run = state.operation.sync.as_ref().is_some_and(|sync| sync.dry_run);
-        let time = SyncTime { namespace, name, project, dest_server };
+        let time = SyncTime {
+            namespace,
+            name,
+            project,
+            dest_server,
+        };
         if let (Some(started), Some(finished)) = (state.started_at, state.finished_at) {
             let seconds = finished.to_timestamp().as_second() - started.to_timestamp().as_second();
-            self.sync_seconds.get_or_create(&time).inc_by(u64::try_from(seconds).unwrap_or_default());
+            self.sync_seconds
+                .get_or_create(&time)
+                .inc_by(u64::try_from(seconds).unwrap_or_default());
         }
-        let SyncTime { namespace, name, project, dest_server } = time;
+        let SyncTime {
+            namespace,
+            name,
+            project,
+            dest_server,
+        } = time;
         let phase = state.phase.clone();
-        let labels = Synced { namespace, name, project, dest_server, phase, dry_run: dry_run.to_string() };
+        let labels = Synced {
+            namespace,
+            name,
+            project,
+            dest_server,
+            phase,
+            dry_run: dry_run.to_string(),
+        };
         self.synced.get_or_create(&labels).inc();
     }
 
@@ -110,7 +146,10 @@ impl Metrics {
     fn server(&self, app: &Application) -> String {
         let destination = &app.spec.destination;
         if destination.server.is_empty()
-            && let Some(server) = self.clusters.get().and_then(|clusters| clusters.server_of(destination))
+            && let Some(server) = self
+                .clusters
+                .get()
+                .and_then(|clusters| clusters.server_of(destination))
         {
             return server;
         }
@@ -153,33 +192,65 @@ impl Collector for StateCollector {
             self.app_conditions(&mut encoder, &apps)?;
         }
         self.cluster_info(&mut encoder)?;
-        let mut depth =
-            encoder.encode_descriptor("workqueue_depth", "Current depth of workqueue", None, MetricType::Gauge)?;
-        for (name, queue) in
-            [("app_reconciliation_queue", &self.refreshes), ("app_operation_processing_queue", &self.operations)]
-        {
-            depth.encode_family(&[("name", name)])?.encode_gauge(&(queue.len() as i64))?;
+        let mut depth = encoder.encode_descriptor(
+            "workqueue_depth",
+            "Current depth of workqueue",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (name, queue) in [
+            ("app_reconciliation_queue", &self.refreshes),
+            ("app_operation_processing_queue", &self.operations),
+        ] {
+            depth
+                .encode_family(&[("name", name)])?
+                .encode_gauge(&(queue.len() as i64))?;
         }
         Ok(())
     }
 }
 
 impl StateCollector {
-    fn app_info(&self, encoder: &mut DescriptorEncoder, apps: &[Arc<Application>]) -> Result<(), std::fmt::Error> {
-        let mut metric =
-            encoder.encode_descriptor("argocd_app_info", "Information about application", None, MetricType::Gauge)?;
+    fn app_info(
+        &self,
+        encoder: &mut DescriptorEncoder,
+        apps: &[Arc<Application>],
+    ) -> Result<(), std::fmt::Error> {
+        let mut metric = encoder.encode_descriptor(
+            "argocd_app_info",
+            "Information about application",
+            None,
+            MetricType::Gauge,
+        )?;
         for app in apps {
-            let automated = app.spec.sync_policy.as_ref().and_then(|policy| policy.automated.as_ref());
+            let automated = app
+                .spec
+                .sync_policy
+                .as_ref()
+                .and_then(|policy| policy.automated.as_ref());
             let automated = automated.is_some_and(|automated| automated.enabled.unwrap_or(true));
             let operation = if app.metadata.deletion_timestamp.is_some() {
                 "delete"
-            } else if app.operation.as_ref().is_some_and(|operation| operation.sync.is_some()) {
+            } else if app
+                .operation
+                .as_ref()
+                .is_some_and(|operation| operation.sync.is_some())
+            {
                 "sync"
             } else {
                 ""
             };
-            let source = crate::reconcile::sources(&app.spec).into_iter().next().unwrap_or_default();
-            let or_unknown = |text: &str| if text.is_empty() { "Unknown".to_owned() } else { text.to_owned() };
+            let source = crate::reconcile::sources(&app.spec)
+                .into_iter()
+                .next()
+                .unwrap_or_default();
+            let or_unknown = |text: &str| {
+                if text.is_empty() {
+                    "Unknown".to_owned()
+                } else {
+                    text.to_owned()
+                }
+            };
             let labels = [
                 ("namespace", app.metadata.namespace.clone()),
                 ("name", app.metadata.name.clone()),
@@ -197,7 +268,11 @@ impl StateCollector {
         Ok(())
     }
 
-    fn app_labels(&self, encoder: &mut DescriptorEncoder, apps: &[Arc<Application>]) -> Result<(), std::fmt::Error> {
+    fn app_labels(
+        &self,
+        encoder: &mut DescriptorEncoder,
+        apps: &[Arc<Application>],
+    ) -> Result<(), std::fmt::Error> {
         let help = "Argo Application labels converted to Prometheus labels";
         let mut metric = encoder.encode_descriptor("argocd_app_labels", help, None, MetricType::Gauge)?;
         for app in apps {
@@ -211,12 +286,21 @@ impl StateCollector {
         Ok(())
     }
 
-    fn app_conditions(&self, encoder: &mut DescriptorEncoder, apps: &[Arc<Application>]) -> Result<(), std::fmt::Error> {
+    fn app_conditions(
+        &self,
+        encoder: &mut DescriptorEncoder,
+        apps: &[Arc<Application>],
+    ) -> Result<(), std::fmt::Error> {
         let help = "Report application conditions";
         let mut metric = encoder.encode_descriptor("argocd_app_condition", help, None, MetricType::Gauge)?;
         for app in apps {
             for condition in &self.conditions {
-                let count = app.status.conditions.iter().filter(|found| found.r#type == *condition).count();
+                let count = app
+                    .status
+                    .conditions
+                    .iter()
+                    .filter(|found| found.r#type == *condition)
+                    .count();
                 if count > 0 {
                     let mut labels = identity(app).to_vec();
                     labels.push(("condition".to_owned(), condition.clone()));
@@ -232,7 +316,8 @@ impl StateCollector {
         let version = |cluster: &crate::clusters::Cluster| cluster.kube_version().unwrap_or_default();
         {
             let help = "Information about cluster";
-            let mut metric = encoder.encode_descriptor("argocd_cluster_info", help, None, MetricType::Gauge)?;
+            let mut metric =
+                encoder.encode_descriptor("argocd_cluster_info", help, None, MetricType::Gauge)?;
             for cluster in &clusters {
                 let labels = [
                     ("server", cluster.server().to_owned()),
@@ -244,26 +329,41 @@ impl StateCollector {
         }
         {
             let help = "The k8s cluster current connection status";
-            let mut metric = encoder.encode_descriptor("argocd_cluster_connection_status", help, None, MetricType::Gauge)?;
+            let mut metric = encoder.encode_descriptor(
+                "argocd_cluster_connection_status",
+                help,
+                None,
+                MetricType::Gauge,
+            )?;
             for cluster in &clusters {
                 let connected = i64::from(!matches!(cluster.status(), Status::Failed { .. }));
-                let labels = [("server", cluster.server().to_owned()), ("k8s_version", version(cluster))];
+                let labels = [
+                    ("server", cluster.server().to_owned()),
+                    ("k8s_version", version(cluster)),
+                ];
                 metric.encode_family(&labels)?.encode_gauge(&connected)?;
             }
         }
-        let numbers: [(&str, &str, fn(&crate::clusters::Cluster) -> usize); 2] = [
-            ("argocd_cluster_api_resource_objects", "Number of k8s resource objects in the cache", |cluster| {
-                cluster.resource_count()
-            }),
-            ("argocd_cluster_api_resources", "Number of monitored kubernetes API resources", |cluster| {
-                cluster.watched_kinds()
-            }),
+        type Number = fn(&crate::clusters::Cluster) -> usize;
+        let numbers: [(&str, &str, Number); 2] = [
+            (
+                "argocd_cluster_api_resource_objects",
+                "Number of k8s resource objects in the cache",
+                |cluster| cluster.resource_count(),
+            ),
+            (
+                "argocd_cluster_api_resources",
+                "Number of monitored kubernetes API resources",
+                |cluster| cluster.watched_kinds(),
+            ),
         ];
         for (name, help, number) in numbers {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for cluster in &clusters {
                 let labels = [("server", cluster.server().to_owned())];
-                metric.encode_family(&labels)?.encode_gauge(&(number(cluster) as i64))?;
+                metric
+                    .encode_family(&labels)?
+                    .encode_gauge(&(number(cluster) as i64))?;
             }
         }
         Ok(())
@@ -280,7 +380,15 @@ fn identity(app: &Application) -> [(String, String); 3] {
 
 /// A Kubernetes label as Prometheus takes it.
 fn label_name(key: &str) -> String {
-    key.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
+    key.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }
 
 /// Events that were dropped, read from the recorder when asked for.
@@ -296,6 +404,11 @@ impl Collector for EventsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let dropped = ConstCounter::new(self.0.dropped());
         let help = "Kubernetes events that were not written because too many waited";
-        dropped.encode(encoder.encode_descriptor("argosy_events_dropped", help, None, dropped.metric_type())?)
+        dropped.encode(encoder.encode_descriptor(
+            "argosy_events_dropped",
+            help,
+            None,
+            dropped.metric_type(),
+        )?)
     }
 }

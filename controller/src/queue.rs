@@ -198,7 +198,9 @@ impl Queue {
     pub fn done(&self, key: &AppKey) {
         {
             let mut state = self.state.lock();
-            let Some(entry) = state.entries.get_mut(key) else { return };
+            let Some(entry) = state.entries.get_mut(key) else {
+                return;
+            };
             if std::mem::take(&mut entry.in_hand) {
                 let marked = entry.marked;
                 state.processing -= 1;
@@ -233,7 +235,10 @@ impl Queue {
             let mut at = Instant::now() + delay;
             let mut refresh = refresh;
             let delayed = state.delayed.entry(key.clone()).or_default();
-            let old = delayed.iter().position(|(other, ..)| *other == reason).map(|i| delayed.swap_remove(i));
+            let old = delayed
+                .iter()
+                .position(|(other, ..)| *other == reason)
+                .map(|i| delayed.swap_remove(i));
             if let Some((_, old_at, old_refresh)) = old
                 && !replace
             {
@@ -269,15 +274,25 @@ impl State {
     }
 
     fn enqueue(&mut self, key: &AppKey, reasons: Reasons) {
-        let line = if reasons.contains(Reason::Person) { &mut self.persons } else { &mut self.others };
+        let line = if reasons.contains(Reason::Person) {
+            &mut self.persons
+        } else {
+            &mut self.others
+        };
         line.push_back(key.clone());
     }
 
     fn wake_due(&mut self, now: Instant) {
         while self.due.first().is_some_and(|(at, ..)| *at <= now) {
-            let Some((_, key, reason)) = self.due.pop_first() else { return };
-            let Some(delayed) = self.delayed.get_mut(&key) else { continue };
-            let Some(found) = delayed.iter().position(|(other, ..)| *other == reason) else { continue };
+            let Some((_, key, reason)) = self.due.pop_first() else {
+                return;
+            };
+            let Some(delayed) = self.delayed.get_mut(&key) else {
+                continue;
+            };
+            let Some(found) = delayed.iter().position(|(other, ..)| *other == reason) else {
+                continue;
+            };
             let (_, _, refresh) = delayed.swap_remove(found);
             if delayed.is_empty() {
                 self.delayed.remove(&key);
@@ -289,7 +304,11 @@ impl State {
     fn take(&mut self, now: Instant) -> Option<Work> {
         loop {
             let others_turn = self.persons_in_a_row >= PERSONS_IN_A_ROW && !self.others.is_empty();
-            let person = if others_turn { None } else { self.persons.pop_front() };
+            let person = if others_turn {
+                None
+            } else {
+                self.persons.pop_front()
+            };
             let key = match person {
                 Some(key) => {
                     self.persons_in_a_row += 1;
@@ -301,11 +320,20 @@ impl State {
                 }
             };
             // A place that was left by moving up, or by being forgotten, is empty.
-            let Some(entry) = self.entries.get_mut(&key).filter(|entry| !entry.in_hand) else { continue };
-            let Some((refresh, reasons, since)) = entry.marked.take() else { continue };
+            let Some(entry) = self.entries.get_mut(&key).filter(|entry| !entry.in_hand) else {
+                continue;
+            };
+            let Some((refresh, reasons, since)) = entry.marked.take() else {
+                continue;
+            };
             entry.in_hand = true;
             self.processing += 1;
-            return Some(Work { key, refresh, reasons, waited: now.saturating_duration_since(since) });
+            return Some(Work {
+                key,
+                refresh,
+                reasons,
+                waited: now.saturating_duration_since(since),
+            });
         }
     }
 }
@@ -353,8 +381,18 @@ mod tests {
     async fn a_delayed_mark_comes_when_it_is_due() {
         let queue = Queue::new();
         let start = Instant::now();
-        queue.mark_after(&key("a"), Duration::from_secs(120), Refresh::Recent, Reason::Periodic);
-        queue.mark_after(&key("b"), Duration::from_secs(2), Refresh::Nothing, Reason::SelfHeal);
+        queue.mark_after(
+            &key("a"),
+            Duration::from_secs(120),
+            Refresh::Recent,
+            Reason::Periodic,
+        );
+        queue.mark_after(
+            &key("b"),
+            Duration::from_secs(2),
+            Refresh::Nothing,
+            Reason::SelfHeal,
+        );
         assert_eq!(queue.next().await.key, key("b"));
         assert_eq!(start.elapsed(), Duration::from_secs(2));
         assert_eq!(queue.next().await.key, key("a"));
@@ -368,12 +406,25 @@ mod tests {
         queue.mark_after(&key("a"), Duration::from_secs(1), Refresh::Nothing, Reason::Live);
         queue.mark_after(&key("a"), Duration::from_secs(9), Refresh::Recent, Reason::Live);
         let work = queue.next().await;
-        assert_eq!((start.elapsed(), work.refresh), (Duration::from_secs(1), Refresh::Recent));
+        assert_eq!(
+            (start.elapsed(), work.refresh),
+            (Duration::from_secs(1), Refresh::Recent)
+        );
         queue.done(&work.key);
         assert_eq!(now(&queue).await, None, "the later one is merged, not kept");
 
-        queue.mark_after(&key("a"), Duration::from_secs(1), Refresh::Nothing, Reason::Periodic);
-        queue.reschedule(&key("a"), Duration::from_secs(5), Refresh::Nothing, Reason::Periodic);
+        queue.mark_after(
+            &key("a"),
+            Duration::from_secs(1),
+            Refresh::Nothing,
+            Reason::Periodic,
+        );
+        queue.reschedule(
+            &key("a"),
+            Duration::from_secs(5),
+            Refresh::Nothing,
+            Reason::Periodic,
+        );
         queue.next().await;
         assert_eq!(start.elapsed(), Duration::from_secs(6));
     }
@@ -393,7 +444,10 @@ mod tests {
             queue.done(&work.key);
         }
         assert_eq!(order.len(), 15);
-        assert_eq!(&order[..8], (0..8).map(|i| format!("person-{i:02}")).collect::<Vec<_>>());
+        assert_eq!(
+            &order[..8],
+            (0..8).map(|i| format!("person-{i:02}")).collect::<Vec<_>>()
+        );
         assert_eq!(order[8], "live-0");
         assert_eq!(order[14], "live-2");
     }
@@ -416,7 +470,12 @@ mod tests {
     async fn what_is_forgotten_does_not_come() {
         let queue = Queue::new();
         queue.mark(&key("a"), Refresh::Nothing, Reason::Live);
-        queue.mark_after(&key("a"), Duration::from_secs(1), Refresh::Nothing, Reason::Periodic);
+        queue.mark_after(
+            &key("a"),
+            Duration::from_secs(1),
+            Refresh::Nothing,
+            Reason::Periodic,
+        );
         queue.forget(&key("a"));
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(now(&queue).await, None);
@@ -437,7 +496,11 @@ mod tests {
                     let work = queue.next().await;
                     let (queue, looked, hands) = (queue.clone(), looked.clone(), hands.clone());
                     tokio::spawn(async move {
-                        assert!(hands.lock().insert(work.key.clone()), "{} is in two hands", work.key);
+                        assert!(
+                            hands.lock().insert(work.key.clone()),
+                            "{} is in two hands",
+                            work.key
+                        );
                         looked.lock().insert(work.key.clone(), Instant::now());
                         tokio::time::sleep(Duration::from_millis(7)).await;
                         hands.lock().remove(&work.key);
@@ -452,7 +515,12 @@ mod tests {
             match i % 3 {
                 0 => queue.mark(&app, Refresh::Nothing, Reason::Live),
                 1 => queue.mark(&app, Refresh::Recent, Reason::Person),
-                _ => queue.mark_after(&app, Duration::from_millis(i % 5), Refresh::Latest, Reason::Periodic),
+                _ => queue.mark_after(
+                    &app,
+                    Duration::from_millis(i % 5),
+                    Refresh::Latest,
+                    Reason::Periodic,
+                ),
             }
             marked.insert(app, Instant::now());
             tokio::time::sleep(Duration::from_millis(i % 4)).await;

@@ -60,7 +60,10 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     let auth = ClusterAuth::infer(args.kubeconfig.as_deref(), args.context.as_deref())
         .await
         .context("find the control plane's API server")?;
-    let namespace = args.namespace.clone().unwrap_or_else(|| auth.namespace().to_owned());
+    let namespace = args
+        .namespace
+        .clone()
+        .unwrap_or_else(|| auth.namespace().to_owned());
     let shard = own::from_env().context("find out which shard this is")?;
     if shard.guessed {
         warn!("neither ARGOCD_CONTROLLER_SHARD nor the host name says which shard this is: taking 0");
@@ -74,8 +77,13 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
 
     let apps = apps::Store::new(&namespace);
     let (looks, operations) = (Queue::new(), Queue::new());
-    let marker =
-        Arc::new(Marker::new(apps.clone(), looks.clone(), operations.clone(), options.resync, options.resync_jitter));
+    let marker = Arc::new(Marker::new(
+        apps.clone(),
+        looks.clone(),
+        operations.clone(),
+        options.resync,
+        options.resync_jitter,
+    ));
     let settings = settings::Store::new(&namespace);
     let mut registry = port::registry();
     let metrics = Metrics::new(&mut registry);
@@ -99,7 +107,9 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     {
         let (marker, clusters) = (marker.clone(), clusters.clone());
         tasks.spawn("cluster changes", async move {
-            marker.follow_clusters(|server| clusters.info(server).map(|info| info.name)).await;
+            marker
+                .follow_clusters(|server| clusters.info(server).map(|info| info.name))
+                .await;
         });
     }
     let filter = events::Filter::parse(&std::env::var("ARGOCD_ENABLE_K8S_EVENT").unwrap_or_default());
@@ -133,7 +143,10 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     let listed = follow(tasks, &ctx, &marker, &control_plane, namespaces);
     follow_settings(tasks, &ctx, &marker);
     shards.follow(tasks, &ctx);
-    let health = port::Health { live: None, ready: Some(listed.check()) };
+    let health = port::Health {
+        live: None,
+        ready: Some(listed.check()),
+    };
     port::serve(tasks, args.metrics.socket(METRICS_PORT), registry, health).await?;
 
     let dispatching = (tasks.clone(), ctx.clone(), marker.clone());
@@ -155,7 +168,12 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         });
         tokio::join!(look, operate);
     });
-    info!(namespace, shard = shard.shard, replicas = shard.replicas, "started");
+    info!(
+        namespace,
+        shard = shard.shard,
+        replicas = shard.replicas,
+        "started"
+    );
     Ok(())
 }
 
@@ -173,10 +191,12 @@ impl Listed {
 
     fn check(&self) -> port::Check {
         let listed = self.0.clone();
-        Arc::new(move || match listed.iter().find(|(_, listed)| !*listed.borrow()) {
-            Some((what, _)) => Err(format!("{what} are not listed yet")),
-            None => Ok(()),
-        })
+        Arc::new(
+            move || match listed.iter().find(|(_, listed)| !*listed.borrow()) {
+                Some((what, _)) => Err(format!("{what} are not listed yet")),
+                None => Ok(()),
+            },
+        )
     }
 }
 
@@ -204,14 +224,19 @@ fn follow(
         let (store, marker, client) = (ctx.apps.clone(), marker.clone(), client.clone());
         tasks.spawn_restarting("projects", move || {
             let tx = projects_tx.clone();
-            apps::follow_projects(client.clone(), store.clone(), marker.clone(), move || _ = tx.send_replace(true))
+            apps::follow_projects(client.clone(), store.clone(), marker.clone(), move || {
+                _ = tx.send_replace(true)
+            })
         });
     }
     let (store, marker, client) = (ctx.apps.clone(), marker.clone(), client.clone());
     tasks.spawn_restarting("applications", move || {
         let tx = apps_tx.clone();
-        let (client, namespaces, store, marker) = (client.clone(), namespaces.clone(), store.clone(), marker.clone());
-        apps::follow_applications(client, namespaces, store, marker, move || _ = tx.send_replace(true))
+        let (client, namespaces, store, marker) =
+            (client.clone(), namespaces.clone(), store.clone(), marker.clone());
+        apps::follow_applications(client, namespaces, store, marker, move || {
+            _ = tx.send_replace(true)
+        })
     });
     Listed(vec![("projects", projects_rx), ("applications", apps_rx)])
 }
@@ -231,14 +256,22 @@ fn follow_settings(tasks: &Tasks, ctx: &Arc<Context>, marker: &Arc<Marker>) {
 }
 
 /// Takes work from `queue` for ever, with at most `max` passes at a time.
-async fn dispatch<M, F>(tasks: &Tasks, ctx: &Arc<Context>, queue: &Arc<Queue>, max: usize, name: &'static str, make: M)
-where
+async fn dispatch<M, F>(
+    tasks: &Tasks,
+    ctx: &Arc<Context>,
+    queue: &Arc<Queue>,
+    max: usize,
+    name: &'static str,
+    make: M,
+) where
     M: Fn(Work) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
     let slots = Arc::new(Semaphore::new(max.max(1)));
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let Ok(slot) = slots.clone().acquire_owned().await else {
+            return;
+        };
         let work = queue.next().await;
         let (ctx, queue, key) = (ctx.clone(), queue.clone(), work.key.clone());
         let pass = make(work);
@@ -257,7 +290,8 @@ async fn panicked(ctx: &Context, queue: &Queue, key: &AppKey, message: &str) {
     ctx.metrics.panicked();
     queue.mark_after(key, AFTER_PANIC, Refresh::Recent, Reason::Retry);
     let Some(app) = ctx.apps.get(key) else { return };
-    let found = vec![ConditionType::UnknownError.with_message(format!("a defect of the controller: {message}"))];
+    let found =
+        vec![ConditionType::UnknownError.with_message(format!("a defect of the controller: {message}"))];
     let now = Time::from_timestamp(ctx.clock.now());
     let conditions = condition::updated(&app.status.conditions, found, &[ConditionType::UnknownError], now);
     if conditions != app.status.conditions {
@@ -283,13 +317,21 @@ type Memories = Mutex<HashMap<AppKey, operation::Memory>>;
 
 async fn operate(ctx: &Arc<Context>, operations: &Queue, memories: &Memories, work: &Work) {
     let key = &work.key;
-    let app = ctx.apps.get(key).filter(|app| !reconcile::skipped(app) && wants_operation(app));
+    let app = ctx
+        .apps
+        .get(key)
+        .filter(|app| !reconcile::skipped(app) && wants_operation(app));
     let Some(app) = app else {
         memories.lock().remove(key);
         return;
     };
     let mut memory = memories.lock().remove(key).unwrap_or_default();
-    let going_on = app.operation.is_some() || app.status.operation_state.as_ref().is_some_and(|state| !completed(&state.phase));
+    let going_on = app.operation.is_some()
+        || app
+            .status
+            .operation_state
+            .as_ref()
+            .is_some_and(|state| !completed(&state.phase));
     let next = match going_on {
         true => operation::run(ctx, &app, &mut memory).await,
         false => deletion::run(ctx, &app).await,
@@ -311,13 +353,20 @@ async fn operate(ctx: &Arc<Context>, operations: &Queue, memories: &Memories, wo
         }
         Next::Wait { at_most } => {
             memories.lock().insert(key.clone(), memory);
-            operations.reschedule(key, at_most.min(OPERATION_BACKSTOP), Refresh::Nothing, Reason::Operation);
+            operations.reschedule(
+                key,
+                at_most.min(OPERATION_BACKSTOP),
+                Refresh::Nothing,
+                Reason::Operation,
+            );
         }
     }
 }
 
 fn completed(phase: &str) -> bool {
-    phase.parse().is_ok_and(argosy_api::v1alpha1::OperationPhase::completed)
+    phase
+        .parse()
+        .is_ok_and(argosy_api::v1alpha1::OperationPhase::completed)
 }
 
 /// Which clusters are this shard's.
@@ -330,7 +379,10 @@ struct Shards {
 
 impl Shards {
     fn new(own: own::Own) -> Self {
-        Shards { own, assigned: Arc::default() }
+        Shards {
+            own,
+            assigned: Arc::default(),
+        }
     }
 
     fn owns(&self) -> crate::clusters::Owns {
@@ -342,7 +394,9 @@ impl Shards {
             let shard = match own.algorithm {
                 // Before the first assignment nobody's cluster is ours.
                 assignment::Algorithm::Legacy => {
-                    assignment::assign(own.algorithm, own.replicas, &[seen(info, 0)]).get(&info.server).copied()
+                    assignment::assign(own.algorithm, own.replicas, &[seen(info, 0)])
+                        .get(&info.server)
+                        .copied()
                 }
                 _ => assigned.load().get(&info.server).copied(),
             };
@@ -363,7 +417,13 @@ impl Shards {
                     .clusters
                     .list()
                     .iter()
-                    .map(|info| seen(info, ctx.apps.of_destination(&info.server).len() + ctx.apps.of_destination(&info.name).len()))
+                    .map(|info| {
+                        seen(
+                            info,
+                            ctx.apps.of_destination(&info.server).len()
+                                + ctx.apps.of_destination(&info.name).len(),
+                        )
+                    })
                     .collect();
                 let assigned = assignment::assign(shards.own.algorithm, shards.own.replicas, &clusters);
                 if **shards.assigned.load() != assigned {
@@ -377,5 +437,10 @@ impl Shards {
 }
 
 fn seen(info: &ClusterInfo, apps: usize) -> assignment::Cluster {
-    assignment::Cluster { id: info.id.clone(), server: info.server.clone(), shard: info.shard, apps: apps as u64 }
+    assignment::Cluster {
+        id: info.id.clone(),
+        server: info.server.clone(),
+        shard: info.shard,
+        apps: apps as u64,
+    }
 }

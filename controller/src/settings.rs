@@ -11,7 +11,8 @@ use argosy_api::repository_secret::{self, secret_type};
 use argosy_api::settings::{self as parsed, IgnoreStatus};
 use argosy_api::tracking;
 use argosy_api::v1alpha1::{
-    AppProject, ApplicationSource, HelmOptions, KustomizeOptions, RepoCreds, Repository, ResourceIgnoreDifferences,
+    AppProject, ApplicationSource, HelmOptions, KustomizeOptions, RepoCreds, Repository,
+    ResourceIgnoreDifferences,
 };
 use argosy_diff::{IgnoreRule, IgnoreRules, KnownType, KnownTypeKind};
 use argosy_health::Customizations;
@@ -70,9 +71,14 @@ impl Repositories {
         let repositories = self
             .repositories
             .iter()
-            .filter(|repository| permitted(&repository.project) && charts(&repository.r#type, repository.enable_oci))
+            .filter(|repository| {
+                permitted(&repository.project) && charts(&repository.r#type, repository.enable_oci)
+            })
             .map(|repository| self.find(&repository.repo, project));
-        let templates = self.templates.iter().filter(|template| charts(&template.r#type, template.enable_oci));
+        let templates = self
+            .templates
+            .iter()
+            .filter(|template| charts(&template.r#type, template.enable_oci));
         (repositories.collect(), templates.cloned().collect())
     }
 }
@@ -87,7 +93,10 @@ impl Store {
     /// Defaults, until [`follow`] has read what there is.
     pub fn new(control_plane: &str) -> Arc<Self> {
         let settings = Settings::new(0, control_plane, &BTreeMap::new(), Repositories::default());
-        Arc::new(Store { control_plane: control_plane.to_owned(), current: watch::Sender::new(Arc::new(settings)) })
+        Arc::new(Store {
+            control_plane: control_plane.to_owned(),
+            current: watch::Sender::new(Arc::new(settings)),
+        })
     }
 
     /// The settings now.
@@ -102,9 +111,15 @@ impl Store {
 }
 
 impl Settings {
-    fn new(version: u64, control_plane: &str, data: &BTreeMap<String, String>, repositories: Repositories) -> Self {
+    fn new(
+        version: u64,
+        control_plane: &str,
+        data: &BTreeMap<String, String>,
+        repositories: Repositories,
+    ) -> Self {
         let yaml = |text: &str| {
-            argosy_object::yaml::parse(text, &argosy_object::yaml::Limits::default()).map_err(|error| error.to_string())
+            argosy_object::yaml::parse(text, &argosy_object::yaml::Limits::default())
+                .map_err(|error| error.to_string())
         };
         let (config, findings) = parsed::Settings::read(data, control_plane, &yaml);
         for finding in findings {
@@ -148,7 +163,9 @@ impl Settings {
     pub fn cluster_rules(&self) -> Rules {
         let (tracking, filter) = (self.tracking.clone(), self.config.resources.clone());
         Rules {
-            owner: Arc::new(move |object| tracking::owner(object, &tracking).map(|owner| owner.instance.into())),
+            owner: Arc::new(move |object| {
+                tracking::owner(object, &tracking).map(|owner| owner.instance.into())
+            }),
             watched: Arc::new(move |server, kind| !filter.excludes(&kind.group, &kind.kind, server)),
             in_cluster_enabled: self.config.in_cluster_enabled,
         }
@@ -188,7 +205,8 @@ impl Settings {
             return project.clone();
         }
         let inherited = self.config.global_projects.iter().filter(|global| {
-            global.project_name != project.metadata.name && global.label_selector.matches(&project.metadata.labels)
+            global.project_name != project.metadata.name
+                && global.label_selector.matches(&project.metadata.labels)
         });
         let globals: Vec<Arc<AppProject>> = inherited
             .filter_map(|global| match apps.project(&global.project_name) {
@@ -199,14 +217,25 @@ impl Settings {
         if globals.is_empty() {
             return project.clone();
         }
-        Arc::new(argosy_api::project::with_globals(project, globals.iter().map(|global| &**global)))
+        Arc::new(argosy_api::project::with_globals(
+            project,
+            globals.iter().map(|global| &**global),
+        ))
     }
 
     /// Options of the Kustomize version that a source asks for.
     pub fn kustomize_options(&self, source: &ApplicationSource) -> Option<KustomizeOptions> {
         let mut options = self.config.kustomize.clone();
-        let version = source.kustomize.as_ref().map(|kustomize| kustomize.version.as_str()).unwrap_or_default();
-        if let Some(found) = options.versions.iter().find(|known| !version.is_empty() && known.name == version) {
+        let version = source
+            .kustomize
+            .as_ref()
+            .map(|kustomize| kustomize.version.as_str())
+            .unwrap_or_default();
+        if let Some(found) = options
+            .versions
+            .iter()
+            .find(|known| !version.is_empty() && known.name == version)
+        {
             options.binary_path.clone_from(&found.path);
             if !found.build_options.is_empty() {
                 options.build_options.clone_from(&found.build_options);
@@ -261,7 +290,12 @@ fn known_types(config: &parsed::Settings) -> Vec<KnownType> {
                 // Whole core types only bring quantities into their usual form, which schemas do already.
                 _ => continue,
             };
-            types.push(KnownType { group: group.into(), kind: kind.into(), field: field.field.clone(), known });
+            types.push(KnownType {
+                group: group.into(),
+                kind: kind.into(),
+                field: field.field.clone(),
+                known,
+            });
         }
     }
     types
@@ -269,7 +303,11 @@ fn known_types(config: &parsed::Settings) -> Vec<KnownType> {
 
 fn health(config: &parsed::Settings) -> Customizations {
     let mut customizations = Customizations::none();
-    for (key, found) in config.overrides.iter().filter(|(_, found)| !found.health_lua.is_empty()) {
+    for (key, found) in config
+        .overrides
+        .iter()
+        .filter(|(_, found)| !found.health_lua.is_empty())
+    {
         if let Err(error) = customizations.insert(key, &found.health_lua, found.use_open_libs) {
             warn!("argocd-cm: {}", argosy_runtime::log::chain(&error));
         }
@@ -293,16 +331,37 @@ enum Secret {
 /// Follows the ConfigMap and the Secrets into the store. `ready` is called when both have been read once. Ends never.
 pub async fn follow(client: Client, store: Arc<Store>, ready: impl Fn() + Send) {
     let namespace = store.control_plane.clone();
-    let config = Selection { fields: format!("metadata.name={CONFIG_MAP}"), ..Selection::namespace(&namespace) };
-    let labels = format!("{SECRET_TYPE} in ({}, {})", secret_type::REPOSITORY, secret_type::REPO_CREDS);
-    let secrets = Selection { labels, ..Selection::namespace(&namespace) };
+    let config = Selection {
+        fields: format!("metadata.name={CONFIG_MAP}"),
+        ..Selection::namespace(&namespace)
+    };
+    let labels = format!(
+        "{SECRET_TYPE} in ({}, {})",
+        secret_type::REPOSITORY,
+        secret_type::REPO_CREDS
+    );
+    let secrets = Selection {
+        labels,
+        ..Selection::namespace(&namespace)
+    };
     // A watch must not be dropped while it reads, so each has its own task and hands its changes over.
     let (tx, mut rx) = tokio::sync::mpsc::channel(64);
     let watches = tokio::task::JoinSet::from_iter([
-        forward(TypedWatch::new(client.clone(), api::config_maps(), config), Kind::Config, tx.clone()),
-        forward(TypedWatch::new(client, api::secrets(), secrets), Kind::Secrets, tx),
+        forward(
+            TypedWatch::new(client.clone(), api::config_maps(), config),
+            Kind::Config,
+            tx.clone(),
+        ),
+        forward(
+            TypedWatch::new(client, api::secrets(), secrets),
+            Kind::Secrets,
+            tx,
+        ),
     ]);
-    let mut read = Read { version: store.get().version, ..Read::default() };
+    let mut read = Read {
+        version: store.get().version,
+        ..Read::default()
+    };
     let (mut config_synced, mut secrets_synced) = (false, false);
     while let Some((kind, change)) = rx.recv().await {
         let changed = match (kind, change) {
@@ -319,7 +378,11 @@ pub async fn follow(client: Client, store: Arc<Store>, ready: impl Fn() + Send) 
             (Kind::Config, Change::Synced) => !std::mem::replace(&mut config_synced, true),
             (Kind::Secrets, Change::Synced) => !std::mem::replace(&mut secrets_synced, true),
             (_, Change::Unreadable(unreadable)) => {
-                warn!(name = unreadable.place.name, error = unreadable.message, "an object of the settings cannot be read");
+                warn!(
+                    name = unreadable.place.name,
+                    error = unreadable.message,
+                    "an object of the settings cannot be read"
+                );
                 false
             }
             (_, Change::Failed(error)) => {
@@ -331,7 +394,11 @@ pub async fn follow(client: Client, store: Arc<Store>, ready: impl Fn() + Send) 
         if changed && config_synced && secrets_synced {
             read.version += 1;
             let settings = Settings::new(read.version, &namespace, &read.config, read.repositories());
-            info!(version = read.version, repositories = settings.repositories.repositories.len(), "settings are read");
+            info!(
+                version = read.version,
+                repositories = settings.repositories.repositories.len(),
+                "settings are read"
+            );
             store.current.send_replace(Arc::new(settings));
             ready();
         }
@@ -345,13 +412,20 @@ enum Kind {
     Secrets,
 }
 
-async fn forward(mut watch: TypedWatch<Value>, kind: Kind, tx: tokio::sync::mpsc::Sender<(Kind, Change<Value>)>) {
+async fn forward(
+    mut watch: TypedWatch<Value>,
+    kind: Kind,
+    tx: tokio::sync::mpsc::Sender<(Kind, Change<Value>)>,
+) {
     while tx.send((kind, watch.next().await)).await.is_ok() {}
 }
 
 impl Read {
     fn secret(&mut self, object: &Value) -> bool {
-        let place = Place { namespace: meta::namespace(object).to_owned(), name: meta::name(object).to_owned() };
+        let place = Place {
+            namespace: meta::namespace(object).to_owned(),
+            name: meta::name(object).to_owned(),
+        };
         let encoded = texts(object, "data");
         let data: repository_secret::Data = encoded
             .into_iter()
@@ -391,7 +465,10 @@ impl Read {
 
 fn texts(object: &Value, field: &str) -> BTreeMap<String, String> {
     let map = object.get(field).and_then(Value::as_object);
-    map.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+    map.into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 #[cfg(test)]
@@ -400,18 +477,30 @@ mod tests {
     use super::*;
 
     fn settings(data: &[(&str, &str)]) -> Settings {
-        let data = data.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect();
+        let data = data
+            .iter()
+            .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
+            .collect();
         Settings::new(1, "argocd", &data, Repositories::default())
     }
 
     #[test]
     fn overrides_become_rules_and_scripts() {
         let settings = settings(&[
-            ("resource.customizations.ignoreDifferences.apps_Deployment", "jsonPointers:\n- /spec/replicas\n"),
-            ("resource.customizations.health.example.com_Thing", "return {status = \"Healthy\"}"),
+            (
+                "resource.customizations.ignoreDifferences.apps_Deployment",
+                "jsonPointers:\n- /spec/replicas\n",
+            ),
+            (
+                "resource.customizations.health.example.com_Thing",
+                "return {status = \"Healthy\"}",
+            ),
         ]);
         assert_eq!(settings.rules.len(), 1);
-        assert_eq!((settings.rules[0].group.as_str(), settings.rules[0].kind.as_str()), ("apps", "Deployment"));
+        assert_eq!(
+            (settings.rules[0].group.as_str(), settings.rules[0].kind.as_str()),
+            ("apps", "Deployment")
+        );
         assert!(settings.health.covers("example.com", "Thing"));
     }
 
@@ -419,7 +508,10 @@ mod tests {
     fn what_goes_into_rendering_has_an_identity() {
         let (plain, same) = (settings(&[]), settings(&[("statusbadge.enabled", "true")]));
         assert_eq!(plain.rendering, same.rendering);
-        assert_ne!(plain.rendering, settings(&[("kustomize.buildOptions", "--enable-helm")]).rendering);
+        assert_ne!(
+            plain.rendering,
+            settings(&[("kustomize.buildOptions", "--enable-helm")]).rendering
+        );
     }
 
     #[test]
@@ -430,7 +522,12 @@ mod tests {
             "data": {"url": STANDARD.encode("https://git.example.com/app"), "username": STANDARD.encode("me"),
                 "password": STANDARD.encode("secret")}});
         assert!(read.secret(&object));
-        let found = read.repositories().find("https://git.example.com/app.git", "default");
-        assert_eq!((found.username.as_str(), found.password.as_str()), ("me", "secret"));
+        let found = read
+            .repositories()
+            .find("https://git.example.com/app.git", "default");
+        assert_eq!(
+            (found.username.as_str(), found.password.as_str()),
+            ("me", "secret")
+        );
     }
 }

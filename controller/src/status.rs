@@ -54,20 +54,38 @@ impl Writer {
         let mut attempt = 1;
         let object = loop {
             let write = Write::default();
-            let sent = self.target.patch(&resource, &key.namespace, &key.name, Patch::Merge(&patch), &write).await;
+            let sent = self
+                .target
+                .patch(&resource, &key.namespace, &key.name, Patch::Merge(&patch), &write)
+                .await;
             match sent {
                 Ok(written) => break written.object,
-                Err(error) if error.not_found() || refused_uid(&error) => return Err(WriteError::Gone { app: key }),
+                Err(error) if error.not_found() || refused_uid(&error) => {
+                    return Err(WriteError::Gone { app: key });
+                }
                 Err(error) if too_large(&error) => return Err(WriteError::TooLarge { app: key }),
                 Err(error) => {
                     let pause = match error.class() {
-                        _ if versioned && error.conflict() => return Err(WriteError::Api { app: key, source: error }),
+                        _ if versioned && error.conflict() => {
+                            return Err(WriteError::Api {
+                                app: key,
+                                source: error,
+                            });
+                        }
                         Class::Retry { after } => after.unwrap_or(wait),
                         _ if error.conflict() => wait,
-                        _ => return Err(WriteError::Api { app: key, source: error }),
+                        _ => {
+                            return Err(WriteError::Api {
+                                app: key,
+                                source: error,
+                            });
+                        }
                     };
                     if attempt == ATTEMPTS {
-                        return Err(WriteError::Api { app: key, source: error });
+                        return Err(WriteError::Api {
+                            app: key,
+                            source: error,
+                        });
                     }
                     tokio::time::sleep(pause).await;
                     wait *= 2;
@@ -75,8 +93,10 @@ impl Writer {
                 }
             }
         };
-        let app = Application::from_document(&object)
-            .map_err(|error| WriteError::Answer { app: key.clone(), message: argosy_runtime::log::chain(&error) })?;
+        let app = Application::from_document(&object).map_err(|error| WriteError::Answer {
+            app: key.clone(),
+            message: argosy_runtime::log::chain(&error),
+        })?;
         match self.apps.observed(app) {
             Some((before, app)) => {
                 self.marker.application(before.as_deref(), &app);
@@ -89,7 +109,11 @@ impl Writer {
 }
 
 impl StatusWriter for Writer {
-    fn patch<'a>(&'a self, app: &'a Application, patch: Value) -> BoxFuture<'a, Result<Arc<Application>, WriteError>> {
+    fn patch<'a>(
+        &'a self,
+        app: &'a Application,
+        patch: Value,
+    ) -> BoxFuture<'a, Result<Arc<Application>, WriteError>> {
         self.send(app, patch).boxed()
     }
 
@@ -101,7 +125,10 @@ impl StatusWriter for Writer {
     ) -> BoxFuture<'a, Result<Arc<Application>, WriteError>> {
         let mut patch = extra.unwrap_or_else(|| json!({}));
         patch["status"]["operationState"] = operation_patch(app.status.operation_state.as_ref(), state);
-        let completed = state.phase.parse().is_ok_and(argosy_api::v1alpha1::OperationPhase::completed);
+        let completed = state
+            .phase
+            .parse()
+            .is_ok_and(argosy_api::v1alpha1::OperationPhase::completed);
         if completed {
             patch["operation"] = Value::Null;
         }
@@ -170,7 +197,10 @@ pub(crate) async fn report_unreadable(target: &Target, place: &Place, message: &
     let resource = api::applications();
     let message = format!("The Application cannot be read: {message}");
     let known = target.get(&resource, &place.namespace, &place.name).await?;
-    let conditions = known.as_ref().and_then(|known| known.pointer("/status/conditions")).and_then(Value::as_array);
+    let conditions = known
+        .as_ref()
+        .and_then(|known| known.pointer("/status/conditions"))
+        .and_then(Value::as_array);
     let reported = |condition: &Value| {
         condition["type"] == ConditionType::UnknownError.as_str() && condition["message"] == message.as_str()
     };
@@ -181,7 +211,15 @@ pub(crate) async fn report_unreadable(target: &Target, place: &Place, message: &
     let condition =
         json!({"type": ConditionType::UnknownError.as_str(), "message": message, "lastTransitionTime": now});
     let patch = json!({"status": {"conditions": [condition]}});
-    target.patch(&resource, &place.namespace, &place.name, Patch::Merge(&patch), &Write::default()).await?;
+    target
+        .patch(
+            &resource,
+            &place.namespace,
+            &place.name,
+            Patch::Merge(&patch),
+            &Write::default(),
+        )
+        .await?;
     Ok(())
 }
 
@@ -206,15 +244,29 @@ mod tests {
         assert_eq!(patch_between(&status, &status.clone()), None);
         let mut other = status.clone();
         other.sync.status = "OutOfSync".into();
-        assert_eq!(patch_between(&status, &other), Some(json!({"status": {"sync": {"status": "OutOfSync"}}})));
+        assert_eq!(
+            patch_between(&status, &other),
+            Some(json!({"status": {"sync": {"status": "OutOfSync"}}}))
+        );
     }
 
     #[test]
     fn an_operation_state_drops_what_the_old_one_had() {
-        let old = OperationState { phase: "Running".into(), message: "waiting".into(), retry_count: 2, ..Default::default() };
-        let new = OperationState { phase: "Succeeded".into(), ..Default::default() };
+        let old = OperationState {
+            phase: "Running".into(),
+            message: "waiting".into(),
+            retry_count: 2,
+            ..Default::default()
+        };
+        let new = OperationState {
+            phase: "Succeeded".into(),
+            ..Default::default()
+        };
         let patch = operation_patch(Some(&old), &new);
         assert_eq!(patch["phase"], "Succeeded");
-        assert_eq!((&patch["message"], &patch["retryCount"]), (&Value::Null, &Value::Null));
+        assert_eq!(
+            (&patch["message"], &patch["retryCount"]),
+            (&Value::Null, &Value::Null)
+        );
     }
 }

@@ -24,8 +24,18 @@ pub struct Attempt {
 
 /// May `app` sync at `now`? `server` and `name` are its destination's. A window that cannot be read counts as open if it
 /// denies and as shut if it allows: nobody syncs by a typing error.
-pub fn permits(windows: &[SyncWindow], app: &Application, server: &str, name: &str, attempt: Attempt, now: Timestamp) -> bool {
-    let matching: Vec<&SyncWindow> = windows.iter().filter(|window| matches(window, app, server, name)).collect();
+pub fn permits(
+    windows: &[SyncWindow],
+    app: &Application,
+    server: &str,
+    name: &str,
+    attempt: Attempt,
+    now: Timestamp,
+) -> bool {
+    let matching: Vec<&SyncWindow> = windows
+        .iter()
+        .filter(|window| matches(window, app, server, name))
+        .collect();
     permits_at(&matching, attempt, now)
 }
 
@@ -36,12 +46,18 @@ fn permits_at(windows: &[&SyncWindow], attempt: Attempt, now: Timestamp) -> bool
         let by_hand = attempt.manual && shut.iter().all(|window| window.manual_sync);
         let overrun = shut.iter().all(|window| window.sync_overrun)
             && attempt.started.is_some_and(|started| {
-                let before = Attempt { started: None, ..attempt };
+                let before = Attempt {
+                    started: None,
+                    ..attempt
+                };
                 permits_at(windows, before, started)
             });
         by_hand || overrun
     };
-    let denying: Vec<_> = denying.into_iter().filter(|window| open(window, now).unwrap_or(true)).collect();
+    let denying: Vec<_> = denying
+        .into_iter()
+        .filter(|window| open(window, now).unwrap_or(true))
+        .collect();
     if !denying.is_empty() {
         return lets_through(&denying);
     }
@@ -54,7 +70,11 @@ fn permits_at(windows: &[&SyncWindow], attempt: Attempt, now: Timestamp) -> bool
 /// Does the window concern the Application? Its selectors are alternatives, unless it says that all must match.
 fn matches(window: &SyncWindow, app: &Application, server: &str, name: &str) -> bool {
     let any = |patterns: &[String], texts: &[&str]| {
-        let text = |pattern: &String| texts.iter().any(|text| !text.is_empty() && glob::matches(pattern, text));
+        let text = |pattern: &String| {
+            texts
+                .iter()
+                .any(|text| !text.is_empty() && glob::matches(pattern, text))
+        };
         (!patterns.is_empty()).then(|| patterns.iter().any(text))
     };
     let selectors = [
@@ -79,7 +99,9 @@ fn open(window: &SyncWindow, now: Timestamp) -> Option<bool> {
         zone => TimeZone::get(zone).ok()?,
     };
     let schedule = Schedule::parse(&window.schedule)?;
-    let from = now.checked_sub(jiff::SignedDuration::try_from(lasts).ok()?).ok()?;
+    let from = now
+        .checked_sub(jiff::SignedDuration::try_from(lasts).ok()?)
+        .ok()?;
     Some(schedule.next(from, &zone).is_some_and(|opens| opens < now))
 }
 
@@ -87,12 +109,22 @@ fn open(window: &SyncWindow, now: Timestamp) -> Option<bool> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Schedule {
     /// Bits of the permitted values.
-    Fields { minutes: u64, hours: u64, days: u64, months: u64, weekdays: u64, any_day: bool, any_weekday: bool },
+    Fields {
+        minutes: u64,
+        hours: u64,
+        days: u64,
+        months: u64,
+        weekdays: u64,
+        any_day: bool,
+        any_weekday: bool,
+    },
     /// `@every` so long.
     Every(std::time::Duration),
 }
 
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 impl Schedule {
@@ -109,7 +141,9 @@ impl Schedule {
             },
         };
         let fields: Vec<&str> = text.split_whitespace().collect();
-        let [minutes, hours, days, months, weekdays] = fields[..] else { return None };
+        let [minutes, hours, days, months, weekdays] = fields[..] else {
+            return None;
+        };
         Some(Schedule::Fields {
             minutes: field(minutes, 0, 59, &[])?,
             hours: field(hours, 0, 23, &[])?,
@@ -123,9 +157,17 @@ impl Schedule {
 
     /// The first time after `from`.
     fn next(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let Schedule::Fields { minutes, hours, months, .. } = self else {
+        let Schedule::Fields {
+            minutes,
+            hours,
+            months,
+            ..
+        } = self
+        else {
             let Schedule::Every(every) = self else { return None };
-            return from.checked_add(jiff::SignedDuration::try_from(*every).ok()?).ok();
+            return from
+                .checked_add(jiff::SignedDuration::try_from(*every).ok()?)
+                .ok();
         };
         let start = zone.to_datetime(from);
         let mut at = start.date().at(start.hour(), start.minute(), 0, 0);
@@ -133,11 +175,20 @@ impl Schedule {
         let last = start.year() + YEARS_MAX;
         while at.year() <= last {
             if !has(*months, at.month()) {
-                at = at.date().first_of_month().checked_add(jiff::Span::new().months(1)).ok()?.at(0, 0, 0, 0);
+                at = at
+                    .date()
+                    .first_of_month()
+                    .checked_add(jiff::Span::new().months(1))
+                    .ok()?
+                    .at(0, 0, 0, 0);
             } else if !self.on_day(at) {
                 at = at.date().tomorrow().ok()?.at(0, 0, 0, 0);
             } else if !has(*hours, at.hour()) {
-                at = at.date().at(at.hour(), 0, 0, 0).checked_add(jiff::Span::new().hours(1)).ok()?;
+                at = at
+                    .date()
+                    .at(at.hour(), 0, 0, 0)
+                    .checked_add(jiff::Span::new().hours(1))
+                    .ok()?;
             } else if !has(*minutes, at.minute()) {
                 at = minute_later(at)?;
             } else {
@@ -149,10 +200,23 @@ impl Schedule {
 
     /// Day of the month and day of the week: either will do when both are given.
     fn on_day(&self, at: DateTime) -> bool {
-        let Schedule::Fields { days, weekdays, any_day, any_weekday, .. } = self else { return false };
+        let Schedule::Fields {
+            days,
+            weekdays,
+            any_day,
+            any_weekday,
+            ..
+        } = self
+        else {
+            return false;
+        };
         let day = has(*days, at.day());
         let weekday = has(*weekdays, at.weekday().to_sunday_zero_offset());
-        if *any_day || *any_weekday { day && weekday } else { day || weekday }
+        if *any_day || *any_weekday {
+            day && weekday
+        } else {
+            day || weekday
+        }
     }
 }
 
@@ -166,14 +230,18 @@ fn has(bits: u64, value: i8) -> bool {
 
 /// A field that leaves every day open.
 fn any(text: &str) -> bool {
-    text.split(',').any(|part| matches!(part.split('/').next(), Some("*" | "?")))
+    text.split(',')
+        .any(|part| matches!(part.split('/').next(), Some("*" | "?")))
 }
 
 /// `*`, `?`, `a`, `a-b`, each perhaps with `/step`, joined by commas.
 fn field(text: &str, min: u32, max: u32, names: &[&str]) -> Option<u64> {
     let number = |text: &str| {
         let lower = text.to_ascii_lowercase();
-        let named = names.iter().position(|name| *name == lower).and_then(|at| u32::try_from(at).ok());
+        let named = names
+            .iter()
+            .position(|name| *name == lower)
+            .and_then(|at| u32::try_from(at).ok());
         named.map(|at| at + min).or_else(|| text.parse().ok())
     };
     let mut bits = 0;
@@ -212,7 +280,11 @@ mod tests {
 
     fn next(schedule: &str, from: &str, zone: &str) -> String {
         let zone = TimeZone::get(zone).unwrap();
-        Schedule::parse(schedule).unwrap().next(at(from), &zone).unwrap().to_string()
+        Schedule::parse(schedule)
+            .unwrap()
+            .next(at(from), &zone)
+            .unwrap()
+            .to_string()
     }
 
     #[test]
@@ -229,19 +301,37 @@ mod tests {
             ("@hourly", "2026-11-29T16:00:00Z"),
             ("@weekly", "2026-12-06T00:00:00Z"),
         ] {
-            assert_eq!(next(schedule, "2026-11-29T15:00:30Z", "UTC"), expected, "{schedule}");
+            assert_eq!(
+                next(schedule, "2026-11-29T15:00:30Z", "UTC"),
+                expected,
+                "{schedule}"
+            );
         }
     }
 
     #[test]
     fn schedules_go_by_their_zone() {
-        assert_eq!(next("0 22 * * *", "2026-07-01T00:00:00Z", "Europe/Berlin"), "2026-07-01T20:00:00Z");
-        assert_eq!(next("0 22 * * *", "2026-12-01T00:00:00Z", "Europe/Berlin"), "2026-12-01T21:00:00Z");
+        assert_eq!(
+            next("0 22 * * *", "2026-07-01T00:00:00Z", "Europe/Berlin"),
+            "2026-07-01T20:00:00Z"
+        );
+        assert_eq!(
+            next("0 22 * * *", "2026-12-01T00:00:00Z", "Europe/Berlin"),
+            "2026-12-01T21:00:00Z"
+        );
     }
 
     #[test]
     fn what_is_no_schedule_is_none() {
-        for text in ["", "* * * *", "60 * * * *", "* * * * 7", "5-1 * * * *", "@sometimes", "*/0 * * * *"] {
+        for text in [
+            "",
+            "* * * *",
+            "60 * * * *",
+            "* * * * 7",
+            "5-1 * * * *",
+            "@sometimes",
+            "*/0 * * * *",
+        ] {
             assert_eq!(Schedule::parse(text), None, "{text}");
         }
     }
@@ -259,7 +349,10 @@ mod tests {
     fn ask(windows: &[SyncWindow], manual: bool, started: Option<&str>, now: &str) -> bool {
         let mut app = Application::default();
         app.metadata.name = "web".into();
-        let attempt = Attempt { manual, started: started.map(at) };
+        let attempt = Attempt {
+            manual,
+            started: started.map(at),
+        };
         permits(windows, &app, "https://c1", "one", attempt, at(now))
     }
 
@@ -271,14 +364,20 @@ mod tests {
         assert!(ask(&deny, false, None, day) && !ask(&deny, false, None, night));
         let allow = [window("allow", "0 22 * * *", "2h")];
         assert!(!ask(&allow, false, None, day) && ask(&allow, false, None, night));
-        let both = [window("allow", "0 22 * * *", "2h"), window("deny", "30 22 * * *", "1h")];
+        let both = [
+            window("allow", "0 22 * * *", "2h"),
+            window("deny", "30 22 * * *", "1h"),
+        ];
         assert!(ask(&both, false, None, "2026-11-29T22:15:00Z") && !ask(&both, false, None, night));
         assert!(ask(&[], false, None, night));
     }
 
     #[test]
     fn people_get_through_where_every_shut_window_lets_them() {
-        let mut deny = [window("deny", "0 22 * * *", "2h"), window("deny", "0 22 * * *", "3h")];
+        let mut deny = [
+            window("deny", "0 22 * * *", "2h"),
+            window("deny", "0 22 * * *", "3h"),
+        ];
         deny[0].manual_sync = true;
         assert!(!ask(&deny, true, None, "2026-11-29T23:00:00Z"));
         deny[1].manual_sync = true;
@@ -300,14 +399,34 @@ mod tests {
     fn selectors_are_alternatives_unless_all_must_match() {
         let mut deny = window("deny", "* * * * *", "1h");
         (deny.applications, deny.clusters) = (vec!["other".into()], vec!["https://c*".into()]);
-        assert!(!ask(std::slice::from_ref(&deny), false, None, "2026-11-29T12:00:00Z"));
+        assert!(!ask(
+            std::slice::from_ref(&deny),
+            false,
+            None,
+            "2026-11-29T12:00:00Z"
+        ));
         deny.and_operator = true;
-        assert!(ask(std::slice::from_ref(&deny), false, None, "2026-11-29T12:00:00Z"));
+        assert!(ask(
+            std::slice::from_ref(&deny),
+            false,
+            None,
+            "2026-11-29T12:00:00Z"
+        ));
     }
 
     #[test]
     fn a_window_that_cannot_be_read_lets_nobody_in() {
-        assert!(!ask(&[window("deny", "nonsense", "1h")], false, None, "2026-11-29T12:00:00Z"));
-        assert!(!ask(&[window("allow", "nonsense", "1h")], false, None, "2026-11-29T12:00:00Z"));
+        assert!(!ask(
+            &[window("deny", "nonsense", "1h")],
+            false,
+            None,
+            "2026-11-29T12:00:00Z"
+        ));
+        assert!(!ask(
+            &[window("allow", "nonsense", "1h")],
+            false,
+            None,
+            "2026-11-29T12:00:00Z"
+        ));
     }
 }

@@ -63,7 +63,9 @@ pub struct Log {
 impl Log {
     /// Flags first, then `<prefix>_LOGFORMAT`/`_LOGLEVEL` (also `_LOG_FORMAT`/`_LOG_LEVEL`), then the defaults.
     pub fn resolve(&self, prefix: &str) -> (Format, String) {
-        self.resolve_from(prefix, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        self.resolve_from(prefix, |name| {
+            std::env::var(name).ok().filter(|value| !value.is_empty())
+        })
     }
 
     fn resolve_from(&self, prefix: &str, env: impl Fn(&str) -> Option<String>) -> (Format, String) {
@@ -120,9 +122,15 @@ impl std::str::FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Ok(socket) = text.parse::<SocketAddr>() {
-            return Ok(Address { ip: socket.ip(), port: Some(socket.port()) });
+            return Ok(Address {
+                ip: socket.ip(),
+                port: Some(socket.port()),
+            });
         }
-        Ok(Address { ip: text.parse()?, port: None })
+        Ok(Address {
+            ip: text.parse()?,
+            port: None,
+        })
     }
 }
 
@@ -134,7 +142,12 @@ mod tests {
     fn an_address_may_bring_its_port() {
         let socket = |address: &str, port| {
             let metrics_address = address.parse().expect("invariant: an address of this test");
-            Metrics { metrics_address, metrics_port: port }.socket(8082).to_string()
+            Metrics {
+                metrics_address,
+                metrics_port: port,
+            }
+            .socket(8082)
+            .to_string()
         };
         assert_eq!(socket("0.0.0.0", None), "0.0.0.0:8082");
         assert_eq!(socket("127.0.0.1", Some(9)), "127.0.0.1:9");
@@ -150,9 +163,18 @@ mod tests {
             _ => None,
         };
         let none = Log::default();
-        assert_eq!(none.resolve_from("ARGOCD_SERVER", env), (Format::Text, "warn".to_owned()));
+        assert_eq!(
+            none.resolve_from("ARGOCD_SERVER", env),
+            (Format::Text, "warn".to_owned())
+        );
         assert_eq!(none.resolve_from("OTHER", env), (Format::Json, "info".to_owned()));
-        let flags = Log { format: Some(Format::Json), level: Some("debug".into()) };
-        assert_eq!(flags.resolve_from("ARGOCD_SERVER", env), (Format::Json, "debug".to_owned()));
+        let flags = Log {
+            format: Some(Format::Json),
+            level: Some("debug".into()),
+        };
+        assert_eq!(
+            flags.resolve_from("ARGOCD_SERVER", env),
+            (Format::Json, "debug".to_owned())
+        );
     }
 }

@@ -32,7 +32,9 @@ pub struct Manual {
 impl Manual {
     /// A clock that shows `at`.
     pub fn new(at: Timestamp) -> Self {
-        Manual { millis: Arc::new(AtomicI64::new(at.as_millisecond())) }
+        Manual {
+            millis: Arc::new(AtomicI64::new(at.as_millisecond())),
+        }
     }
 
     /// Turns it forward.
@@ -58,14 +60,19 @@ pub struct Tokio {
 impl Tokio {
     /// A clock that shows `at` at this moment of the current runtime.
     pub fn new(at: Timestamp) -> Self {
-        Tokio { start: tokio::time::Instant::now(), at_start: at }
+        Tokio {
+            start: tokio::time::Instant::now(),
+            at_start: at,
+        }
     }
 }
 
 impl Clock for Tokio {
     fn now(&self) -> Timestamp {
         let millis = i64::try_from(self.start.elapsed().as_millis()).unwrap_or(i64::MAX);
-        self.at_start.checked_add(millis.milliseconds()).unwrap_or(Timestamp::MAX)
+        self.at_start
+            .checked_add(millis.milliseconds())
+            .unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -39,9 +39,17 @@ pub fn init(log: &Log, prefix: &str) -> Result<(), Error> {
     let (format, level) = log.resolve(prefix);
     // The libraries below speak of their own insides at info; a component's own lines are what an operator reads.
     let quiet = "hyper=warn,h2=warn,rustls=warn,tower=warn,tonic=warn,kube=warn";
-    let text = if level.contains('=') || level.contains(',') { level } else { format!("{level},{quiet}") };
+    let text = if level.contains('=') || level.contains(',') {
+        level
+    } else {
+        format!("{level},{quiet}")
+    };
     let filter = EnvFilter::try_new(&text).map_err(|source| Error::Filter { text, source })?;
-    Registry::default().with(filter).with(Lines { format }).try_init().map_err(|_| Error::Twice)
+    Registry::default()
+        .with(filter)
+        .with(Lines { format })
+        .try_init()
+        .map_err(|_| Error::Twice)
 }
 
 /// The key under which a field is written.
@@ -206,7 +214,11 @@ fn plain(value: &serde_json::Value) -> String {
 /// Quotes as logrus does: when a character needs it, or always.
 fn quoted(text: &str, always: bool) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-._/@^+".contains(c);
-    if !always && !text.is_empty() && text.chars().all(bare) { text.to_owned() } else { format!("{text:?}") }
+    if !always && !text.is_empty() && text.chars().all(bare) {
+        text.to_owned()
+    } else {
+        format!("{text:?}")
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +228,11 @@ mod tests {
 
     #[test]
     fn json_lines_carry_the_keys_dashboards_read() {
-        let fields = [("message", "compared".into()), ("app", "guestbook".into()), ("took_ms", 12.into())];
+        let fields = [
+            ("message", "compared".into()),
+            ("app", "guestbook".into()),
+            ("took_ms", 12.into()),
+        ];
         let text = line(Format::Json, "2026-11-29T15:00:00Z", "info", &fields);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
@@ -229,7 +245,11 @@ mod tests {
 
     #[test]
     fn text_lines_quote_what_needs_it() {
-        let fields = [("message", "it's \"so\"".into()), ("app", "guestbook".into()), ("error", "a b".into())];
+        let fields = [
+            ("message", "it's \"so\"".into()),
+            ("app", "guestbook".into()),
+            ("error", "a b".into()),
+        ];
         assert_eq!(
             line(Format::Text, "2026-11-29T15:00:00Z", "warning", &fields),
             "time=\"2026-11-29T15:00:00Z\" level=warning msg=\"it's \\\"so\\\"\" application=guestbook error=\"a b\"\n"

@@ -122,7 +122,10 @@ mod tests {
     async fn the_port_serves_metrics_health_and_readiness() {
         let tasks = Tasks::new();
         let ready: Check = Arc::new(|| Err("clusters are not listed yet".into()));
-        let health = Health { live: None, ready: Some(ready) };
+        let health = Health {
+            live: None,
+            ready: Some(ready),
+        };
         let socket = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let address = serve(&tasks, socket, registry(), health).await.unwrap();
 

@@ -32,14 +32,24 @@ pub struct Usage {
 pub fn usage() -> Usage {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let files = std::fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or_default();
-    Usage { files: u64::try_from(files).unwrap_or_default(), ..read(&stat, &status) }
+    let files = std::fs::read_dir("/proc/self/fd")
+        .map(Iterator::count)
+        .unwrap_or_default();
+    Usage {
+        files: u64::try_from(files).unwrap_or_default(),
+        ..read(&stat, &status)
+    }
 }
 
 fn read(stat: &str, status: &str) -> Usage {
     // The second field is the command in parentheses and may hold anything; fields are counted after it.
     let after = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-    let ticks = |index: usize| after.split_ascii_whitespace().nth(index).and_then(|n| n.parse::<f64>().ok());
+    let ticks = |index: usize| {
+        after
+            .split_ascii_whitespace()
+            .nth(index)
+            .and_then(|n| n.parse::<f64>().ok())
+    };
     let cpu = (ticks(11).unwrap_or_default() + ticks(12).unwrap_or_default()) / TICKS_PER_SECOND;
     let line = |name: &str| {
         let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -66,7 +76,9 @@ impl ProcessCollector {
     /// Of a process that started now.
     pub fn new() -> Self {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        ProcessCollector { started: started.as_secs_f64() }
+        ProcessCollector {
+            started: started.as_secs_f64(),
+        }
     }
 }
 
@@ -86,20 +98,56 @@ impl Collector for ProcessCollector {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
         };
-        gauge("process_resident_memory_bytes", "Resident memory size in bytes", usage.rss as f64)?;
-        gauge("process_resident_memory_peak_bytes", "Largest resident memory size in bytes", usage.rss_peak as f64)?;
-        gauge("process_virtual_memory_bytes", "Virtual memory size in bytes", usage.virtual_memory as f64)?;
+        gauge(
+            "process_resident_memory_bytes",
+            "Resident memory size in bytes",
+            usage.rss as f64,
+        )?;
+        gauge(
+            "process_resident_memory_peak_bytes",
+            "Largest resident memory size in bytes",
+            usage.rss_peak as f64,
+        )?;
+        gauge(
+            "process_virtual_memory_bytes",
+            "Virtual memory size in bytes",
+            usage.virtual_memory as f64,
+        )?;
         gauge("process_threads", "Number of threads", usage.threads as f64)?;
-        gauge("process_open_fds", "Number of open file descriptors", usage.files as f64)?;
-        gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds", self.started)?;
+        gauge(
+            "process_open_fds",
+            "Number of open file descriptors",
+            usage.files as f64,
+        )?;
+        gauge(
+            "process_start_time_seconds",
+            "Start time of the process since unix epoch in seconds",
+            self.started,
+        )?;
         // The numbers are those of the last epoch; without jemalloc as the allocator they are zero and left out.
         if tikv_jemalloc_ctl::epoch::advance().is_ok() {
             use tikv_jemalloc_ctl::stats;
             let numbers = [
-                ("jemalloc_allocated_bytes", "Bytes the program holds", stats::allocated::read()),
-                ("jemalloc_active_bytes", "Bytes in pages that hold something", stats::active::read()),
-                ("jemalloc_resident_bytes", "Bytes in resident pages of the allocator", stats::resident::read()),
-                ("jemalloc_retained_bytes", "Bytes kept and not returned", stats::retained::read()),
+                (
+                    "jemalloc_allocated_bytes",
+                    "Bytes the program holds",
+                    stats::allocated::read(),
+                ),
+                (
+                    "jemalloc_active_bytes",
+                    "Bytes in pages that hold something",
+                    stats::active::read(),
+                ),
+                (
+                    "jemalloc_resident_bytes",
+                    "Bytes in resident pages of the allocator",
+                    stats::resident::read(),
+                ),
+                (
+                    "jemalloc_retained_bytes",
+                    "Bytes kept and not returned",
+                    stats::retained::read(),
+                ),
             ];
             for (name, help, value) in numbers {
                 if let Ok(value) = value {
@@ -121,7 +169,10 @@ mod tests {
         let status = "Name:\ta\nVmSize:\t  2048 kB\nVmHWM:\t  1024 kB\nVmRSS:\t  512 kB\nThreads:\t5\n";
         let usage = read(stat, status);
         assert_eq!(usage.cpu, Duration::from_secs(3));
-        assert_eq!((usage.rss, usage.rss_peak, usage.virtual_memory), (524_288, 1_048_576, 2_097_152));
+        assert_eq!(
+            (usage.rss, usage.rss_peak, usage.virtual_memory),
+            (524_288, 1_048_576, 2_097_152)
+        );
         assert_eq!(usage.threads, 5);
     }
 }

@@ -182,11 +182,20 @@ impl Tasks {
             }
         }
         self.inner.tracker.close();
-        if tokio::time::timeout(grace, self.inner.tracker.wait()).await.is_err() {
+        if tokio::time::timeout(grace, self.inner.tracker.wait())
+            .await
+            .is_err()
+        {
             let left = self.inner.tracker.len();
             warn!(left, "tasks were still busy at the end of the grace period");
         }
-        match self.inner.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
+        match self
+            .inner
+            .ended
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take()
+        {
             Some(ended) => Err(ended),
             None => Ok(()),
         }
@@ -194,7 +203,11 @@ impl Tasks {
 
     fn end(&self, ended: Ended) {
         error!("{ended}");
-        self.inner.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(ended);
+        self.inner
+            .ended
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .get_or_insert(ended);
         self.stop();
     }
 
@@ -206,7 +219,10 @@ impl Tasks {
 
 /// Runs a future to its end and returns the message of a panic in it as an error.
 pub async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
-    AssertUnwindSafe(future).catch_unwind().await.map_err(|payload| panic_message(&*payload))
+    AssertUnwindSafe(future)
+        .catch_unwind()
+        .await
+        .map_err(|payload| panic_message(&*payload))
 }
 
 /// The text of a panic.
@@ -282,7 +298,13 @@ mod tests {
         tasks.spawn("endless", std::future::pending());
         tasks.spawn_vital("listener", async { Err::<(), _>("port is taken") });
         let ended = tasks.run_until_stopped(Duration::from_secs(5)).await;
-        assert_eq!(ended, Err(Ended::Vital { name: "listener".into(), reason: "port is taken".into() }));
+        assert_eq!(
+            ended,
+            Err(Ended::Vital {
+                name: "listener".into(),
+                reason: "port is taken".into()
+            })
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -67,7 +67,10 @@ pub fn assign(algorithm: Algorithm, replicas: u32, clusters: &[Cluster]) -> BTre
             (None, Algorithm::RoundRobin) => rank as u32 % replicas,
             (None, _) => fnv1a(cluster.id.as_bytes()) % replicas,
         };
-        let asked = cluster.shard.and_then(|shard| u32::try_from(shard).ok()).filter(|shard| *shard < replicas);
+        let asked = cluster
+            .shard
+            .and_then(|shard| u32::try_from(shard).ok())
+            .filter(|shard| *shard < replicas);
         shards.insert(cluster.server.clone(), asked.unwrap_or(computed));
     }
     shards
@@ -75,7 +78,9 @@ pub fn assign(algorithm: Algorithm, replicas: u32, clusters: &[Cluster]) -> BTre
 
 /// FNV-1a, 32 bits: <http://www.isthe.com/chongo/tech/comp/fnv/>. (Go's `fnv.New32a`.)
 fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
 }
 
 /// Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016) with Argo CD's constants.
@@ -98,7 +103,10 @@ impl Ring {
                 points.insert(hash(&format!("{shard}{point}")), shard);
             }
         }
-        Ring { points, loads: vec![0; shards as usize] }
+        Ring {
+            points,
+            loads: vec![0; shards as usize],
+        }
     }
 
     /// The first shard on the way round from `id` that is below its bound; it then carries `load` more.
@@ -109,7 +117,10 @@ impl Ring {
         let (before, after) = (self.points.range(..=start), self.points.range(start..));
         // A point exactly at the start is not taken at first sight, only after a whole turn.
         let after = after.filter(|(at, _)| **at != start);
-        let free = after.chain(before).map(|(_, shard)| *shard).find(|shard| self.loads[*shard as usize] < bound);
+        let free = after
+            .chain(before)
+            .map(|(_, shard)| *shard)
+            .find(|shard| self.loads[*shard as usize] < bound);
         // The bound is above the mean, so some shard is always below it.
         let shard = free.unwrap_or(0);
         self.loads[shard as usize] += load;
@@ -165,19 +176,31 @@ mod tests {
     fn round_robin_goes_by_rank_of_the_id_whatever_the_order_given() {
         let mut clusters = clusters(&[1; 8]);
         clusters.reverse();
-        assert_eq!(shards(Algorithm::RoundRobin, 3, &clusters), [0, 1, 2, 0, 1, 2, 0, 1]);
+        assert_eq!(
+            shards(Algorithm::RoundRobin, 3, &clusters),
+            [0, 1, 2, 0, 1, 2, 0, 1]
+        );
     }
 
     #[test]
     fn the_ring_spreads_within_its_bound() {
-        assert_eq!(shards(Algorithm::ConsistentHashing, 3, &clusters(&[1; 8])), [1, 2, 2, 0, 0, 0, 1, 2]);
-        assert_eq!(shards(Algorithm::ConsistentHashing, 4, &clusters(&[1; 8])), [1, 3, 2, 0, 2, 0, 3, 0]);
+        assert_eq!(
+            shards(Algorithm::ConsistentHashing, 3, &clusters(&[1; 8])),
+            [1, 2, 2, 0, 0, 0, 1, 2]
+        );
+        assert_eq!(
+            shards(Algorithm::ConsistentHashing, 4, &clusters(&[1; 8])),
+            [1, 3, 2, 0, 2, 0, 3, 0]
+        );
     }
 
     #[test]
     fn the_ring_weighs_clusters_by_their_applications() {
         let clusters = clusters(&[10, 1, 1, 1, 1, 1, 1, 30]);
-        assert_eq!(shards(Algorithm::ConsistentHashing, 3, &clusters), [1, 2, 2, 0, 2, 0, 0, 0]);
+        assert_eq!(
+            shards(Algorithm::ConsistentHashing, 3, &clusters),
+            [1, 2, 2, 0, 2, 0, 0, 0]
+        );
     }
 
     #[test]
@@ -186,7 +209,11 @@ mod tests {
         clusters[0].shard = Some(0);
         clusters[1].shard = Some(3);
         clusters[2].shard = Some(-1);
-        for algorithm in [Algorithm::Legacy, Algorithm::RoundRobin, Algorithm::ConsistentHashing] {
+        for algorithm in [
+            Algorithm::Legacy,
+            Algorithm::RoundRobin,
+            Algorithm::ConsistentHashing,
+        ] {
             let mut plain = clusters.clone();
             plain.iter_mut().for_each(|cluster| cluster.shard = None);
             let (asked, computed) = (shards(algorithm, 3, &clusters), shards(algorithm, 3, &plain));
@@ -196,8 +223,15 @@ mod tests {
 
     #[test]
     fn the_cluster_without_a_secret_is_on_shard_zero() {
-        let local = Cluster { server: "https://kubernetes.default.svc".into(), ..Cluster::default() };
-        for algorithm in [Algorithm::Legacy, Algorithm::RoundRobin, Algorithm::ConsistentHashing] {
+        let local = Cluster {
+            server: "https://kubernetes.default.svc".into(),
+            ..Cluster::default()
+        };
+        for algorithm in [
+            Algorithm::Legacy,
+            Algorithm::RoundRobin,
+            Algorithm::ConsistentHashing,
+        ] {
             assert_eq!(shards(algorithm, 5, std::slice::from_ref(&local)), [0]);
         }
     }
@@ -210,14 +244,22 @@ mod tests {
     #[test]
     fn every_cluster_has_one_shard_and_few_move_when_a_shard_is_added() {
         let clusters: Vec<Cluster> = (0..400)
-            .map(|i| Cluster { id: format!("id-{i}"), server: format!("https://{i}"), shard: None, apps: 5 })
+            .map(|i| Cluster {
+                id: format!("id-{i}"),
+                server: format!("https://{i}"),
+                shard: None,
+                apps: 5,
+            })
             .collect();
         let (four, five) = (
             assign(Algorithm::ConsistentHashing, 4, &clusters),
             assign(Algorithm::ConsistentHashing, 5, &clusters),
         );
         assert_eq!(four.len(), 400);
-        let moved = four.iter().filter(|(server, shard)| five[*server] != **shard).count();
+        let moved = four
+            .iter()
+            .filter(|(server, shard)| five[*server] != **shard)
+            .count();
         assert!(moved < 200, "{moved} of 400 moved");
     }
 }

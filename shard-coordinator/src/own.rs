@@ -27,7 +27,9 @@ pub enum Error {
         value: String,
     },
     /// The algorithm has no such name.
-    #[error("read {name}: there is no sharding algorithm {value:?} (legacy, round-robin, consistent-hashing)")]
+    #[error(
+        "read {name}: there is no sharding algorithm {value:?} (legacy, round-robin, consistent-hashing)"
+    )]
     Algorithm {
         /// The variable.
         name: &'static str,
@@ -51,7 +53,9 @@ const ALGORITHM: &str = "ARGOCD_CONTROLLER_SHARDING_ALGORITHM";
 /// Reads the environment of this process and the name of its host.
 pub fn from_env() -> Result<Own, Error> {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-    let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok()).unwrap_or_default();
+    let host = host
+        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .unwrap_or_default();
     read(|name| std::env::var(name).ok(), host.trim())
 }
 
@@ -61,16 +65,26 @@ pub fn read(env: impl Fn(&str) -> Option<String>, host: &str) -> Result<Own, Err
     let env = |name: &str| env(name).filter(|value| !value.is_empty());
     let number = |name: &'static str| match env(name) {
         None => Ok(None),
-        Some(value) => value.parse::<i64>().map(Some).map_err(|_| Error::Number { name, value }),
+        Some(value) => value
+            .parse::<i64>()
+            .map(Some)
+            .map_err(|_| Error::Number { name, value }),
     };
     let replicas = number(REPLICAS)?.unwrap_or(1).clamp(1, i64::from(u32::MAX)) as u32;
     let algorithm = match env(ALGORITHM) {
         None => Algorithm::Legacy,
-        Some(value) => value.parse().map_err(|()| Error::Algorithm { name: ALGORITHM, value })?,
+        Some(value) => value.parse().map_err(|()| Error::Algorithm {
+            name: ALGORITHM,
+            value,
+        })?,
     };
     // Argo CD writes -1 for "find out yourself".
-    let named = number(SHARD)?.filter(|shard| *shard >= 0).and_then(|shard| u32::try_from(shard).ok());
-    let inferred = host.rsplit_once('-').and_then(|(_, suffix)| suffix.parse::<u32>().ok());
+    let named = number(SHARD)?
+        .filter(|shard| *shard >= 0)
+        .and_then(|shard| u32::try_from(shard).ok());
+    let inferred = host
+        .rsplit_once('-')
+        .and_then(|(_, suffix)| suffix.parse::<u32>().ok());
     let (shard, guessed) = match (named, inferred) {
         (Some(shard), _) => (shard, false),
         (None, _) if replicas == 1 => (0, false),
@@ -80,7 +94,12 @@ pub fn read(env: impl Fn(&str) -> Option<String>, host: &str) -> Result<Own, Err
     if shard >= replicas {
         return Err(Error::Outside { shard, replicas });
     }
-    Ok(Own { replicas, shard, algorithm, guessed })
+    Ok(Own {
+        replicas,
+        shard,
+        algorithm,
+        guessed,
+    })
 }
 
 #[cfg(test)]
@@ -88,12 +107,18 @@ mod tests {
     use super::*;
 
     fn env<'a>(values: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
-        move |name| values.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        move |name| {
+            values
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        }
     }
 
     #[test]
     fn one_replica_is_shard_zero_whatever_its_host_is_called() {
-        let own = read(env(&[]), "argocd-application-controller-7").map(|own| (own.shard, own.replicas, own.guessed));
+        let own = read(env(&[]), "argocd-application-controller-7")
+            .map(|own| (own.shard, own.replicas, own.guessed));
         assert_eq!(own, Ok((0, 1, false)));
     }
 
@@ -107,7 +132,15 @@ mod tests {
     fn the_variable_wins_over_the_name() {
         let vars = [(REPLICAS, "5"), (SHARD, "1"), (ALGORITHM, "round-robin")];
         let own = read(env(&vars), "argocd-application-controller-3");
-        assert_eq!(own, Ok(Own { replicas: 5, shard: 1, algorithm: Algorithm::RoundRobin, guessed: false }));
+        assert_eq!(
+            own,
+            Ok(Own {
+                replicas: 5,
+                shard: 1,
+                algorithm: Algorithm::RoundRobin,
+                guessed: false
+            })
+        );
     }
 
     #[test]
@@ -119,6 +152,12 @@ mod tests {
     #[test]
     fn a_shard_outside_the_replicas_is_refused() {
         let own = read(env(&[(REPLICAS, "2")]), "controller-2");
-        assert_eq!(own, Err(Error::Outside { shard: 2, replicas: 2 }));
+        assert_eq!(
+            own,
+            Err(Error::Outside {
+                shard: 2,
+                replicas: 2
+            })
+        );
     }
 }

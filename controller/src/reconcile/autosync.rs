@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use argosy_api::v1alpha1::{
-    Application, ApplicationSource, Operation, OperationInitiator, OperationPhase, OperationState, RetryStrategy,
-    SyncOperation, SyncOperationResource, SyncStatusCode,
+    Application, ApplicationSource, Operation, OperationInitiator, OperationPhase, OperationState,
+    RetryStrategy, SyncOperation, SyncOperationResource, SyncStatusCode,
 };
 use argosy_sync::autosync::{self, Decision, LastOperation, Policy, Resource, SelfHealBackoff, Status};
 use argosy_sync::plan::Selector;
@@ -25,7 +25,10 @@ pub(crate) enum Autosync {
     /// Begin this operation.
     Start(Box<Operation>),
     /// Say so in a SyncError condition; look again after this time, if any.
-    Error { message: String, retry_after: Option<Duration> },
+    Error {
+        message: String,
+        retry_after: Option<Duration>,
+    },
 }
 
 /// Decides for what was just compared.
@@ -37,8 +40,16 @@ pub(crate) fn autosync(
 ) -> Autosync {
     let policy = policy(app);
     let resources: Vec<Resource> = compared.resources.iter().map(resource).collect();
-    let last = app.status.operation_state.as_ref().and_then(|state| last(app, state, now));
-    let going_on = app.status.operation_state.as_ref().is_some_and(|state| !completed(&state.phase));
+    let last = app
+        .status
+        .operation_state
+        .as_ref()
+        .and_then(|state| last(app, state, now));
+    let going_on = app
+        .status
+        .operation_state
+        .as_ref()
+        .is_some_and(|state| !completed(&state.phase));
     let input = autosync::Input {
         policy,
         operation_in_progress: app.operation.is_some() || going_on,
@@ -61,9 +72,17 @@ pub(crate) fn autosync(
         }
         Decision::Wait(pause) => Autosync::Wait(pause),
         Decision::Error { message, retry_after } => Autosync::Error { message, retry_after },
-        Decision::Start { resources, prune, self_heal_attempts } => {
-            Autosync::Start(Box::new(operation(app, compared, resources, prune, self_heal_attempts)))
-        }
+        Decision::Start {
+            resources,
+            prune,
+            self_heal_attempts,
+        } => Autosync::Start(Box::new(operation(
+            app,
+            compared,
+            resources,
+            prune,
+            self_heal_attempts,
+        ))),
     }
 }
 
@@ -92,7 +111,9 @@ fn resource(managed: &super::Managed) -> Resource {
 }
 
 fn completed(phase: &str) -> bool {
-    phase.parse::<OperationPhase>().is_ok_and(OperationPhase::completed)
+    phase
+        .parse::<OperationPhase>()
+        .is_ok_and(OperationPhase::completed)
 }
 
 /// The last operation as the decision sees it; nothing if it was no sync.
@@ -143,7 +164,10 @@ fn operation(
     let multiple = has_multiple_sources(&app.spec);
     let (revision, revisions) = match multiple {
         true => (String::new(), compared.revisions.clone()),
-        false => (compared.revisions.first().cloned().unwrap_or_default(), Vec::new()),
+        false => (
+            compared.revisions.first().cloned().unwrap_or_default(),
+            Vec::new(),
+        ),
     };
     let resources = resources.into_iter().map(|selector| SyncOperationResource {
         group: selector.group,
@@ -156,16 +180,28 @@ fn operation(
             revision,
             revisions,
             prune,
-            sync_options: policy.map(|policy| policy.sync_options.clone()).unwrap_or_default(),
-            sources: if multiple { app.spec.sources.clone() } else { Vec::new() },
+            sync_options: policy
+                .map(|policy| policy.sync_options.clone())
+                .unwrap_or_default(),
+            sources: if multiple {
+                app.spec.sources.clone()
+            } else {
+                Vec::new()
+            },
             resources: resources.collect(),
             auto_heal_attempts_count: self_heal_attempts,
             ..SyncOperation::default()
         }),
-        initiated_by: OperationInitiator { automated: true, ..OperationInitiator::default() },
+        initiated_by: OperationInitiator {
+            automated: true,
+            ..OperationInitiator::default()
+        },
         info: Vec::new(),
         retry: policy
             .and_then(|policy| policy.retry.clone())
-            .unwrap_or_else(|| RetryStrategy { limit: RETRY_LIMIT, ..RetryStrategy::default() }),
+            .unwrap_or_else(|| RetryStrategy {
+                limit: RETRY_LIMIT,
+                ..RetryStrategy::default()
+            }),
     }
 }

@@ -129,18 +129,28 @@ struct Pair {
 pub(crate) fn compare(input: &Input<'_>, verdicts: &mut Verdicts) -> Outcome {
     let pairs = pair_up(input);
     let judged = judge_all(&pairs, verdicts, input.rules);
-    let mut outcome =
-        Outcome { resources: Vec::with_capacity(pairs.len()), hooks: Vec::new(), status: SyncStatusCode::Synced, findings: Vec::new() };
+    let mut outcome = Outcome {
+        resources: Vec::with_capacity(pairs.len()),
+        hooks: Vec::new(),
+        status: SyncStatusCode::Synced,
+        findings: Vec::new(),
+    };
     let mut unknown_kinds = HashSet::new();
     for (pair, verdict) in pairs.into_iter().zip(&judged) {
         if let Some(live) = &pair.resource
             && let Some(other) = live.app.as_ref().filter(|other| &***other != input.instance)
             && pair.manifest.is_some()
         {
-            outcome.findings.push(Finding::Shared { key: pair.key.clone(), other: other.clone() });
+            outcome.findings.push(Finding::Shared {
+                key: pair.key.clone(),
+                other: other.clone(),
+            });
         }
         for message in &verdict.findings {
-            outcome.findings.push(Finding::Rule { key: pair.key.clone(), message: message.clone() });
+            outcome.findings.push(Finding::Rule {
+                key: pair.key.clone(),
+                message: message.clone(),
+            });
         }
         let kind = pair.key.group_kind();
         let incomplete = (input.incomplete)(&kind);
@@ -154,9 +164,18 @@ pub(crate) fn compare(input: &Input<'_>, verdicts: &mut Verdicts) -> Outcome {
     if input.desired.is_none() {
         outcome.status = SyncStatusCode::Unknown;
     }
-    *verdicts = outcome.resources.iter().map(|resource| resource.key.clone()).zip(judged).collect();
+    *verdicts = outcome
+        .resources
+        .iter()
+        .map(|resource| resource.key.clone())
+        .zip(judged)
+        .collect();
     if let Some(desired) = input.desired {
-        outcome.hooks = desired.hooks.iter().map(|manifest| hook(input, manifest)).collect();
+        outcome.hooks = desired
+            .hooks
+            .iter()
+            .map(|manifest| hook(input, manifest))
+            .collect();
     }
     outcome
 }
@@ -172,7 +191,11 @@ fn pair_up(input: &Input<'_>) -> Vec<Pair> {
         if let Some(live) = &resource {
             paired.insert(live.uid.clone());
         }
-        pairs.push(Pair { key: manifest.key.clone(), manifest: Some(manifest.clone()), resource });
+        pairs.push(Pair {
+            key: manifest.key.clone(),
+            manifest: Some(manifest.clone()),
+            resource,
+        });
     }
     // What has an owner is that owner's business, also when labels and annotations were copied onto it.
     let extra = input.snapshot.by_app(input.instance).into_iter().filter(|live| {
@@ -182,7 +205,11 @@ fn pair_up(input: &Input<'_>) -> Vec<Pair> {
             && !paired.contains(&live.uid)
             && permitted_live(input, live)
     });
-    pairs.extend(extra.map(|live| Pair { key: live.key.clone(), manifest: None, resource: Some(live) }));
+    pairs.extend(extra.map(|live| Pair {
+        key: live.key.clone(),
+        manifest: None,
+        resource: Some(live),
+    }));
     pairs.sort_by(|a, b| a.key.cmp(&b.key));
     pairs
 }
@@ -190,7 +217,12 @@ fn pair_up(input: &Input<'_>) -> Vec<Pair> {
 /// May the project hold this live object at all? What it may not is neither shown nor pruned.
 fn permitted_live(input: &Input<'_>, live: &Resource) -> bool {
     let key = &live.key;
-    let resource = project::Resource { group: &key.group, kind: &key.kind, namespace: &key.namespace, name: &key.name };
+    let resource = project::Resource {
+        group: &key.group,
+        kind: &key.kind,
+        namespace: &key.namespace,
+        name: &key.name,
+    };
     let own = input.own_cluster.then_some(input.target);
     project::permits_resource(&input.project.spec, resource, input.target, own)
 }
@@ -200,13 +232,29 @@ fn judge_all(pairs: &[Pair], verdicts: &mut Verdicts, rules: &Rules) -> Vec<Verd
         .iter()
         .map(|pair| {
             let known = verdicts.remove(&pair.key)?;
-            known.stands(pair.manifest.as_deref(), pair.resource.as_deref()).then_some(known)
+            known
+                .stands(pair.manifest.as_deref(), pair.resource.as_deref())
+                .then_some(known)
         })
         .collect();
-    let open: Vec<usize> = judged.iter().enumerate().filter(|(_, known)| known.is_none()).map(|(i, _)| i).collect();
-    let one = |i: &usize| judge(pairs[*i].manifest.as_deref(), pairs[*i].resource.as_deref(), rules);
-    let fresh: Vec<Verdict> =
-        if open.len() < PARALLEL_MIN { open.iter().map(one).collect() } else { open.par_iter().map(one).collect() };
+    let open: Vec<usize> = judged
+        .iter()
+        .enumerate()
+        .filter(|(_, known)| known.is_none())
+        .map(|(i, _)| i)
+        .collect();
+    let one = |i: &usize| {
+        judge(
+            pairs[*i].manifest.as_deref(),
+            pairs[*i].resource.as_deref(),
+            rules,
+        )
+    };
+    let fresh: Vec<Verdict> = if open.len() < PARALLEL_MIN {
+        open.iter().map(one).collect()
+    } else {
+        open.par_iter().map(one).collect()
+    };
     for (i, verdict) in open.into_iter().zip(fresh) {
         judged[i] = Some(verdict);
     }
@@ -235,8 +283,17 @@ fn managed(
     } else {
         Some(SyncStatusCode::Synced)
     };
-    let namespaced = input.kinds.namespaced(kind).unwrap_or(!pair.key.namespace.is_empty());
-    if !project::permits_kind(&input.project.spec, &kind.group, &kind.kind, &pair.key.name, namespaced) {
+    let namespaced = input
+        .kinds
+        .namespaced(kind)
+        .unwrap_or(!pair.key.namespace.is_empty());
+    if !project::permits_kind(
+        &input.project.spec,
+        &kind.group,
+        &kind.kind,
+        &pair.key.name,
+        namespaced,
+    ) {
         status = Some(SyncStatusCode::Unknown);
     }
     if incomplete {
@@ -285,7 +342,10 @@ fn hook(input: &Input<'_>, manifest: &Arc<Manifest>) -> Managed {
         requires_confirmation: false,
         sync_wave: 0,
         health: None,
-        counts: Counts { outside: true, ..Counts::default() },
+        counts: Counts {
+            outside: true,
+            ..Counts::default()
+        },
     }
 }
 
@@ -351,11 +411,23 @@ mod tests {
             let mut project = AppProject::default();
             project.metadata.name = "default".into();
             let any = || "*".to_owned();
-            project.spec.destinations =
-                vec![argosy_api::v1alpha1::ApplicationDestination { server: any(), namespace: any(), name: String::new() }];
-            project.spec.cluster_resource_whitelist =
-                vec![ClusterResourceRestrictionItem { group: any(), kind: any(), name: String::new() }];
-            World { desired: Some(desired), live, incomplete: Vec::new(), project, verdicts: Verdicts::new() }
+            project.spec.destinations = vec![argosy_api::v1alpha1::ApplicationDestination {
+                server: any(),
+                namespace: any(),
+                name: String::new(),
+            }];
+            project.spec.cluster_resource_whitelist = vec![ClusterResourceRestrictionItem {
+                group: any(),
+                kind: any(),
+                name: String::new(),
+            }];
+            World {
+                desired: Some(desired),
+                live,
+                incomplete: Vec::new(),
+                project,
+                verdicts: Verdicts::new(),
+            }
         }
 
         fn compare(&mut self) -> Outcome {
@@ -375,7 +447,10 @@ mod tests {
                 instance: "web".into(),
                 sync_options: Arc::new(SyncOptions::parse([])),
             };
-            let desired = self.desired.clone().map(|manifests| sort_out(manifests, "shop", &Builtin).unwrap());
+            let desired = self
+                .desired
+                .clone()
+                .map(|manifests| sort_out(manifests, "shop", &Builtin).unwrap());
             let input = Input {
                 app: &Application::default(),
                 instance: "web",
@@ -385,7 +460,10 @@ mod tests {
                 kinds: &Builtin,
                 incomplete: &|kind| self.incomplete.contains(kind),
                 rules: &rules,
-                target: Target { server: "https://c1", name: "one" },
+                target: Target {
+                    server: "https://c1",
+                    name: "one",
+                },
                 own_cluster: false,
             };
             compare(&input, &mut self.verdicts)
@@ -402,7 +480,11 @@ mod tests {
     #[test]
     fn equal_missing_changed_and_extra_resources_are_told_apart() {
         let mut world = World::new(
-            vec![config_map("equal", "a"), config_map("missing", "a"), config_map("changed", "a")],
+            vec![
+                config_map("equal", "a"),
+                config_map("missing", "a"),
+                config_map("changed", "a"),
+            ],
             vec![
                 live(config_map("equal", "a"), "1"),
                 live(config_map("changed", "b"), "1"),
@@ -417,7 +499,9 @@ mod tests {
             ("extra", OutOfSync, true),
             ("missing", OutOfSync, false),
         ];
-        let expected: Vec<_> = expected.map(|(name, status, prune)| (name.to_owned(), Some(status), prune)).into();
+        let expected: Vec<_> = expected
+            .map(|(name, status, prune)| (name.to_owned(), Some(status), prune))
+            .into();
         assert_eq!(rows(&outcome), expected);
     }
 
@@ -445,12 +529,26 @@ mod tests {
 
     #[test]
     fn nothing_is_said_about_a_kind_that_cannot_be_listed() {
-        let mut world = World::new(vec![config_map("a", "a")], vec![live(config_map("extra", "a"), "1")]);
+        let mut world = World::new(
+            vec![config_map("a", "a")],
+            vec![live(config_map("extra", "a"), "1")],
+        );
         world.incomplete = vec![GroupKind::new("", "ConfigMap")];
         let outcome = world.compare();
         assert_eq!(outcome.status, Unknown);
-        assert_eq!(rows(&outcome), [("a".into(), Some(Unknown), false), ("extra".into(), Some(Unknown), false)]);
-        assert_eq!(outcome.findings, [Finding::KindUnknown { kind: GroupKind::new("", "ConfigMap") }]);
+        assert_eq!(
+            rows(&outcome),
+            [
+                ("a".into(), Some(Unknown), false),
+                ("extra".into(), Some(Unknown), false)
+            ]
+        );
+        assert_eq!(
+            outcome.findings,
+            [Finding::KindUnknown {
+                kind: GroupKind::new("", "ConfigMap")
+            }]
+        );
     }
 
     #[test]
@@ -487,9 +585,14 @@ mod tests {
 
     #[test]
     fn what_the_project_does_not_permit_is_unknown_and_never_pruned() {
-        let mut world = World::new(vec![config_map("a", "a")], vec![live(config_map("extra", "a"), "1")]);
-        world.project.spec.namespace_resource_blacklist =
-            vec![argosy_api::v1alpha1::GroupKind { group: String::new(), kind: "ConfigMap".into() }];
+        let mut world = World::new(
+            vec![config_map("a", "a")],
+            vec![live(config_map("extra", "a"), "1")],
+        );
+        world.project.spec.namespace_resource_blacklist = vec![argosy_api::v1alpha1::GroupKind {
+            group: String::new(),
+            kind: "ConfigMap".into(),
+        }];
         assert_eq!(rows(&world.compare()), [("a".to_owned(), Some(Unknown), false)]);
     }
 }

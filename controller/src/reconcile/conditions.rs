@@ -22,10 +22,17 @@ pub(crate) const OF_COMPARISON: &[ConditionType] = &[
 pub(crate) const OF_AUTOSYNC: &[ConditionType] = &[ConditionType::SyncError];
 
 /// What sorting the manifests out has found.
-pub(crate) fn of_manifests(findings: &[manifest::Finding]) -> impl Iterator<Item = ApplicationCondition> + '_ {
+pub(crate) fn of_manifests(
+    findings: &[manifest::Finding],
+) -> impl Iterator<Item = ApplicationCondition> + '_ {
     findings.iter().map(|finding| match finding {
-        manifest::Finding::Repeated { key, times } => ConditionType::RepeatedResourceWarning.with_message(format!("Resource {key} appeared {times} times among application resources.")),
-        manifest::Finding::Excluded { key } => ConditionType::ExcludedResourceWarning.with_message(format!("Resource {}/{} {} is excluded in the settings", key.group, key.kind, key.name)),
+        manifest::Finding::Repeated { key, times } => ConditionType::RepeatedResourceWarning.with_message(
+            format!("Resource {key} appeared {times} times among application resources."),
+        ),
+        manifest::Finding::Excluded { key } => ConditionType::ExcludedResourceWarning.with_message(format!(
+            "Resource {}/{} {} is excluded in the settings",
+            key.group, key.kind, key.name
+        )),
         manifest::Finding::NoNamespace { name, gvk } => {
             ConditionType::InvalidSpecError.with_message(format!("Namespace for {name} {gvk} is missing."))
         }
@@ -39,8 +46,18 @@ pub(crate) fn of_comparison<'a>(
 ) -> impl Iterator<Item = ApplicationCondition> + 'a {
     let this = format!("{}/{}", app.metadata.namespace, app.metadata.name);
     findings.iter().map(move |finding| match finding {
-        compare::Finding::Shared { key, other } => ConditionType::SharedResourceWarning.with_message(format!("{}/{} is part of applications {this} and {}", key.kind, key.name, other.replacen('_', "/", 1))),
-        compare::Finding::KindUnknown { kind } => ConditionType::ComparisonError.with_message(format!("The cluster's objects of kind {}/{} cannot be listed", kind.group, kind.kind)),
+        compare::Finding::Shared { key, other } => {
+            ConditionType::SharedResourceWarning.with_message(format!(
+                "{}/{} is part of applications {this} and {}",
+                key.kind,
+                key.name,
+                other.replacen('_', "/", 1)
+            ))
+        }
+        compare::Finding::KindUnknown { kind } => ConditionType::ComparisonError.with_message(format!(
+            "The cluster's objects of kind {}/{} cannot be listed",
+            kind.group, kind.kind
+        )),
         compare::Finding::Rule { key, message } => {
             ConditionType::ComparisonError.with_message(format!("Failed to compare {key}: {message}"))
         }

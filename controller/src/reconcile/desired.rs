@@ -24,7 +24,11 @@ pub(crate) fn sources(spec: &ApplicationSpec) -> Vec<ApplicationSource> {
     if let Some(hydrator) = &spec.source_hydrator {
         let (dry, sync) = (&hydrator.dry_source, &hydrator.sync_source);
         return vec![ApplicationSource {
-            repo_url: if sync.repo_url.is_empty() { dry.repo_url.clone() } else { sync.repo_url.clone() },
+            repo_url: if sync.repo_url.is_empty() {
+                dry.repo_url.clone()
+            } else {
+                sync.repo_url.clone()
+            },
             target_revision: sync.target_branch.clone(),
             path: sync.path.clone(),
             ..ApplicationSource::default()
@@ -66,14 +70,22 @@ pub(crate) async fn desired(
     if let Some(known) = &known
         && known.inputs == Some(inputs)
         && !request.hard
-        && revisions.as_ref().is_some_and(|revisions| *revisions == known.revisions)
+        && revisions
+            .as_ref()
+            .is_some_and(|revisions| *revisions == known.revisions)
     {
         return Ok(known.clone());
     }
     let responses = generate(render, request, revisions.as_deref()).await?;
     let rendered = rendered(&responses);
-    let revisions: Vec<String> = responses.iter().map(|response| response.revision.clone()).collect();
-    let source_types: Vec<String> = responses.iter().map(|response| response.source_type.clone()).collect();
+    let revisions: Vec<String> = responses
+        .iter()
+        .map(|response| response.revision.clone())
+        .collect();
+    let source_types: Vec<String> = responses
+        .iter()
+        .map(|response| response.source_type.clone())
+        .collect();
     if let Some(known) = &known
         && known.rendered == Some(rendered)
         && known.inputs == Some(inputs)
@@ -90,8 +102,11 @@ pub(crate) async fn desired(
         return Ok(Arc::new(again));
     }
     let texts = responses.iter().flat_map(|response| &response.manifests);
-    let manifests = texts.map(|text| serde_json::from_str::<Value>(text)).collect::<Result<Vec<_>, _>>();
-    let manifests = manifests.map_err(|error| format!("the repo-server sent a manifest that is no JSON: {error}"))?;
+    let manifests = texts
+        .map(|text| serde_json::from_str::<Value>(text))
+        .collect::<Result<Vec<_>, _>>();
+    let manifests =
+        manifests.map_err(|error| format!("the repo-server sent a manifest that is no JSON: {error}"))?;
     let mut desired = sort_out(manifests, namespace, &kinds)?;
     (desired.revisions, desired.source_types) = (revisions, source_types);
     (desired.rendered, desired.inputs) = (Some(rendered), Some(inputs));
@@ -104,8 +119,8 @@ fn local(render: &Render<'_>, request: &Request, kinds: &ClusterKinds) -> Result
     let instance = key.instance(&render.ctx.options.namespace);
     let mut manifests = Vec::new();
     for text in &request.manifests {
-        let mut object: Value =
-            serde_json::from_str(text).map_err(|error| format!("failed to parse a local manifest: {error}"))?;
+        let mut object: Value = serde_json::from_str(text)
+            .map_err(|error| format!("failed to parse a local manifest: {error}"))?;
         let namespace = &render.app.spec.destination.namespace;
         argosy_api::tracking::stamp(&mut object, &instance, namespace, &render.settings.tracking)
             .map_err(|error| format!("failed to track a local manifest: {error}"))?;
@@ -129,7 +144,8 @@ fn revisions(render: &Render<'_>, request: &Request) -> Option<Vec<String>> {
         true => sync.revisions.clone(),
         false => vec![sync.revision.clone()],
     };
-    let known = revisions.len() == request.sources.len() && revisions.iter().all(|revision| !revision.is_empty());
+    let known =
+        revisions.len() == request.sources.len() && revisions.iter().all(|revision| !revision.is_empty());
     known.then_some(revisions)
 }
 
@@ -169,7 +185,9 @@ async fn generate(
     let refs = ref_sources(&request.sources, settings, project_name);
     let (helm_repositories, helm_credentials) = settings.repositories.helm(project_name);
     let calls = request.sources.iter().enumerate().map(|(index, source)| {
-        let revision = revisions.and_then(|revisions| revisions.get(index)).unwrap_or(&source.target_revision);
+        let revision = revisions
+            .and_then(|revisions| revisions.get(index))
+            .unwrap_or(&source.target_revision);
         let ask = ManifestRequest {
             repo: Some(settings.repositories.find(&source.repo_url, project_name)),
             revision: revision.clone(),
@@ -205,7 +223,10 @@ async fn generate(
             let count = request.sources.len();
             render.ctx.repo.generate_manifest(ask).await.map_err(|error| {
                 let text = argosy_runtime::log::chain(&error);
-                format!("failed to generate manifest for source {} of {count}: {text}", index + 1)
+                format!(
+                    "failed to generate manifest for source {} of {count}: {text}",
+                    index + 1
+                )
             })
         }
     });
@@ -213,7 +234,11 @@ async fn generate(
 }
 
 /// `$name` → the repository behind it, for sources that others refer to.
-fn ref_sources(sources: &[ApplicationSource], settings: &Settings, project: &str) -> BTreeMap<String, RefTarget> {
+fn ref_sources(
+    sources: &[ApplicationSource],
+    settings: &Settings,
+    project: &str,
+) -> BTreeMap<String, RefTarget> {
     let named = sources.iter().filter(|source| !source.r#ref.is_empty());
     named
         .map(|source| {
@@ -249,7 +274,9 @@ impl Kinds for ClusterKinds {
         if let Some(resource) = self.discovery.preferred(kind) {
             return Some(resource.namespaced);
         }
-        self.schemas.scope(kind).map(|scope| scope == argosy_object::schema::Scope::Namespaced)
+        self.schemas
+            .scope(kind)
+            .map(|scope| scope == argosy_object::schema::Scope::Namespaced)
     }
 
     fn excluded(&self, kind: &GroupKind) -> bool {
@@ -262,12 +289,18 @@ mod tests {
     use super::*;
 
     fn source(url: &str) -> ApplicationSource {
-        ApplicationSource { repo_url: url.into(), ..ApplicationSource::default() }
+        ApplicationSource {
+            repo_url: url.into(),
+            ..ApplicationSource::default()
+        }
     }
 
     #[test]
     fn sources_win_over_source() {
-        let mut spec = ApplicationSpec { source: Some(source("one")), ..ApplicationSpec::default() };
+        let mut spec = ApplicationSpec {
+            source: Some(source("one")),
+            ..ApplicationSpec::default()
+        };
         assert_eq!(sources(&spec), [source("one")]);
         assert!(!has_multiple_sources(&spec));
         spec.sources = vec![source("two")];
@@ -277,14 +310,20 @@ mod tests {
 
     #[test]
     fn a_hydrator_makes_its_own_source() {
-        let mut spec = ApplicationSpec { source: Some(source("one")), ..ApplicationSpec::default() };
+        let mut spec = ApplicationSpec {
+            source: Some(source("one")),
+            ..ApplicationSpec::default()
+        };
         let mut hydrator = argosy_api::v1alpha1::SourceHydrator::default();
         hydrator.dry_source.repo_url = "dry".into();
         hydrator.sync_source.target_branch = "env/prod".into();
         hydrator.sync_source.path = "app".into();
         spec.source_hydrator = Some(hydrator);
-        let expected =
-            ApplicationSource { target_revision: "env/prod".into(), path: "app".into(), ..source("dry") };
+        let expected = ApplicationSource {
+            target_revision: "env/prod".into(),
+            path: "app".into(),
+            ..source("dry")
+        };
         assert_eq!(sources(&spec), [expected]);
     }
 }

@@ -23,7 +23,10 @@ pub(crate) fn known(cluster: &Cluster) -> Result<(), Error> {
         Status::Synced { .. } => Ok(()),
         Status::Syncing { .. } | Status::Stopped => Err(Error::Busy),
         Status::Failed { message, since } => Err(Error::Cluster {
-            message: format!("cluster {} cannot be reached since {since}: {message}", cluster.server()),
+            message: format!(
+                "cluster {} cannot be reached since {since}: {message}",
+                cluster.server()
+            ),
         }),
     }
 }
@@ -42,7 +45,15 @@ pub(crate) struct Task {
 impl Task {
     /// Compares, with the verdicts of the last look where they stand.
     pub(crate) fn compare(self, control_plane: &str) -> Compared {
-        let Task { app, project, cluster, settings, desired, memo, request } = self;
+        let Task {
+            app,
+            project,
+            cluster,
+            settings,
+            desired,
+            memo,
+            request,
+        } = self;
         let snapshot = cluster.snapshot();
         let instance: Arc<str> = AppKey::of(&app).instance(control_plane).into();
         let cluster_name = cluster.name();
@@ -52,7 +63,8 @@ impl Task {
 
         let known = memo.lock().rules.clone();
         let rules = rules(&app, &instance, &settings, &cluster, known.as_ref());
-        let same = known.is_some_and(|known| known.id == rules.id && Arc::ptr_eq(&known.schemas, &rules.schemas));
+        let same =
+            known.is_some_and(|known| known.id == rules.id && Arc::ptr_eq(&known.schemas, &rules.schemas));
         let mut verdicts = match same {
             true => std::mem::take(&mut memo.lock().verdicts),
             false => Default::default(),
@@ -68,7 +80,10 @@ impl Task {
             kinds: &kinds,
             incomplete: &incomplete,
             rules: &rules,
-            target: Target { server: cluster.server(), name: &cluster_name },
+            target: Target {
+                server: cluster.server(),
+                name: &cluster_name,
+            },
             own_cluster: cluster.info().project == project.metadata.name,
         };
         let outcome = compare(&input, &mut verdicts);
@@ -102,17 +117,33 @@ impl Task {
 }
 
 /// By what this Application's pairs are judged; what is costly to make is taken from the last look.
-fn rules(app: &Application, instance: &Arc<str>, settings: &Settings, cluster: &Cluster, known: Option<&Rules>) -> Rules {
+fn rules(
+    app: &Application,
+    instance: &Arc<str>,
+    settings: &Settings,
+    cluster: &Cluster,
+    known: Option<&Rules>,
+) -> Rules {
     let id = spec_hash(&(
         settings.version,
         serde_json::to_string(&app.spec.ignore_differences).unwrap_or_default(),
-        app.spec.sync_policy.as_ref().map(|policy| policy.sync_options.clone()),
+        app.spec
+            .sync_policy
+            .as_ref()
+            .map(|policy| policy.sync_options.clone()),
     ));
     let schemas = cluster.schemas();
     if let Some(known) = known.filter(|known| known.id == id) {
-        return Rules { schemas, ..known.clone() };
+        return Rules {
+            schemas,
+            ..known.clone()
+        };
     }
-    let options = app.spec.sync_policy.iter().flat_map(|policy| &policy.sync_options);
+    let options = app
+        .spec
+        .sync_policy
+        .iter()
+        .flat_map(|policy| &policy.sync_options);
     Rules {
         id,
         schemas,
@@ -135,11 +166,17 @@ fn managed_namespace(
 ) -> Option<Arc<Desired>> {
     let policy = app.spec.sync_policy.as_ref()?;
     let metadata = policy.managed_namespace_metadata.as_ref()?;
-    if !policy.sync_options.iter().any(|option| option == "CreateNamespace=true") {
+    if !policy
+        .sync_options
+        .iter()
+        .any(|option| option == "CreateNamespace=true")
+    {
         return None;
     }
     let key = argosy_object::ResourceKey::new("", "Namespace", "", &*app.spec.destination.namespace);
-    let live = snapshot.get(&key).filter(|live| live.app.as_deref() == Some(instance))?;
+    let live = snapshot
+        .get(&key)
+        .filter(|live| live.app.as_deref() == Some(instance))?;
     if desired.resources.iter().any(|manifest| *manifest.key == key) {
         return None;
     }
@@ -175,11 +212,15 @@ fn managed_namespace(
 pub(crate) fn resource_statuses(resources: &[Managed], with_health: bool) -> Vec<ResourceStatus> {
     let status = |resource: &Managed| {
         let key = &resource.key;
-        let health = resource.health.as_ref().filter(|_| with_health).map(|health| HealthStatus {
-            status: health.status.to_string(),
-            message: health.message.clone(),
-            last_transition_time: None,
-        });
+        let health = resource
+            .health
+            .as_ref()
+            .filter(|_| with_health)
+            .map(|health| HealthStatus {
+                status: health.status.to_string(),
+                message: health.message.clone(),
+                last_transition_time: None,
+            });
         ResourceStatus {
             group: key.group.clone(),
             version: resource.version.clone(),
@@ -207,7 +248,13 @@ pub(crate) fn summary(compared: &Compared) -> ApplicationSummary {
         urls.extend(resource.counts.urls.iter().cloned());
         apps |= resource.key.group == "argoproj.io" && resource.key.kind == "Application";
         // Pods may still run what the template no longer names.
-        let Some(live) = resource.resource.as_ref().filter(|_| !resource.counts.images.is_empty()) else { continue };
+        let Some(live) = resource
+            .resource
+            .as_ref()
+            .filter(|_| !resource.counts.images.is_empty())
+        else {
+            continue;
+        };
         for child in compared.snapshot.descendants(live) {
             if child.key.kind == "Pod" && child.key.group.is_empty() {
                 let spec = child.document.value_at(&["spec"]).unwrap_or(Value::Null);
@@ -219,5 +266,9 @@ pub(crate) fn summary(compared: &Compared) -> ApplicationSummary {
         list.sort_unstable();
         list.dedup();
     }
-    ApplicationSummary { external_urls: urls, images, is_app_of_apps: apps }
+    ApplicationSummary {
+        external_urls: urls,
+        images,
+        is_app_of_apps: apps,
+    }
 }

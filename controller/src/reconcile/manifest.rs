@@ -88,7 +88,10 @@ pub trait Kinds {
 /// One manifest that is no Kubernetes object fails them all: without knowing which resource it should have been, none
 /// could be called extra.
 pub fn sort_out(manifests: Vec<Value>, namespace: &str, kinds: &dyn Kinds) -> Result<Desired, String> {
-    let scopes = Scopes { kinds, of_crds: manifests.iter().filter_map(scope_of_crd).collect() };
+    let scopes = Scopes {
+        kinds,
+        of_crds: manifests.iter().filter_map(scope_of_crd).collect(),
+    };
     let mut desired = Desired::default();
     let mut by_key: BTreeMap<ResourceKey, (usize, Value)> = BTreeMap::new();
     let mut nameless = Vec::new();
@@ -114,12 +117,18 @@ pub fn sort_out(manifests: Vec<Value>, namespace: &str, kinds: &dyn Kinds) -> Re
     }
     for (key, (times, object)) in by_key {
         if times > 1 {
-            desired.findings.push(Finding::Repeated { key: key.clone(), times });
+            desired.findings.push(Finding::Repeated {
+                key: key.clone(),
+                times,
+            });
         }
         if key.namespace.is_empty() && scopes.namespaced(&key.group_kind()) {
             let gvk = meta::gvk(&object);
             let gvk = format!("{}/{}, Kind={}", gvk.group, gvk.version, gvk.kind);
-            desired.findings.push(Finding::NoNamespace { name: key.name.clone(), gvk });
+            desired.findings.push(Finding::NoNamespace {
+                name: key.name.clone(),
+                gvk,
+            });
         }
         desired.add(key, &object);
     }
@@ -141,7 +150,11 @@ impl Desired {
             document: Document::from_value(object),
             hook,
         });
-        if hook { self.hooks.push(manifest) } else { self.resources.push(manifest) }
+        if hook {
+            self.hooks.push(manifest)
+        } else {
+            self.resources.push(manifest)
+        }
     }
 }
 
@@ -157,7 +170,10 @@ fn check(object: &Value) -> Result<(), String> {
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let named = !meta::name(object).is_empty() || !meta::generate_name(object).is_empty();
     if api_version.is_empty() || kind.is_empty() {
-        return Err(format!("a manifest has no apiVersion or kind: {}", start_of(object)));
+        return Err(format!(
+            "a manifest has no apiVersion or kind: {}",
+            start_of(object)
+        ));
     }
     if !named {
         return Err(format!("a manifest of kind {kind} has no name"));
@@ -189,7 +205,10 @@ struct Scopes<'a> {
 impl Scopes<'_> {
     /// A kind that nobody knows is taken for namespaced, as most are.
     fn namespaced(&self, kind: &GroupKind) -> bool {
-        self.kinds.namespaced(kind).or_else(|| self.of_crds.get(kind).copied()).unwrap_or(true)
+        self.kinds
+            .namespaced(kind)
+            .or_else(|| self.of_crds.get(kind).copied())
+            .unwrap_or(true)
     }
 }
 
@@ -220,15 +239,25 @@ mod tests {
     }
 
     fn keys(desired: &Desired) -> Vec<String> {
-        desired.resources.iter().map(|manifest| manifest.key.to_string()).collect()
+        desired
+            .resources
+            .iter()
+            .map(|manifest| manifest.key.to_string())
+            .collect()
     }
 
     #[test]
     fn namespaces_follow_the_scope_of_the_kind() {
-        let manifests =
-            vec![object("ConfigMap", None, "a"), object("ConfigMap", Some("b"), "a"), object("Namespace", Some("x"), "n")];
+        let manifests = vec![
+            object("ConfigMap", None, "a"),
+            object("ConfigMap", Some("b"), "a"),
+            object("Namespace", Some("x"), "n"),
+        ];
         let desired = sort_out(manifests, "shop", &Builtin).unwrap();
-        assert_eq!(keys(&desired), ["/ConfigMap/b/a", "/ConfigMap/shop/a", "/Namespace//n"]);
+        assert_eq!(
+            keys(&desired),
+            ["/ConfigMap/b/a", "/ConfigMap/shop/a", "/Namespace//n"]
+        );
         let filled = desired.resources[1].document.value();
         assert_eq!(meta::namespace(&filled), "shop");
         assert!(meta::field(&desired.resources[2].document.value(), &["metadata", "namespace"]).is_none());
@@ -241,7 +270,11 @@ mod tests {
             "spec": {"group": "example.com", "scope": "Cluster", "names": {"kind": "Thing"}}});
         let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}});
         let desired = sort_out(vec![thing, crd], "shop", &Builtin).unwrap();
-        assert!(keys(&desired).contains(&"example.com/Thing//t".to_owned()), "{:?}", keys(&desired));
+        assert!(
+            keys(&desired).contains(&"example.com/Thing//t".to_owned()),
+            "{:?}",
+            keys(&desired)
+        );
     }
 
     #[test]

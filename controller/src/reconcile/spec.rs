@@ -49,18 +49,23 @@ fn invalid(message: impl Into<String>) -> ApplicationCondition {
 /// What the sources lack.
 fn complete(sources: &[ApplicationSource], multiple: bool) -> Vec<ApplicationCondition> {
     if sources.is_empty() {
-        return vec![invalid("spec.source is required, or at least one of spec.sources")];
+        return vec![invalid(
+            "spec.source is required, or at least one of spec.sources",
+        )];
     }
     let mut wrong = Vec::new();
     for source in sources {
-        let located = !source.path.is_empty() || !source.chart.is_empty() || (multiple && !source.r#ref.is_empty());
+        let located =
+            !source.path.is_empty() || !source.chart.is_empty() || (multiple && !source.r#ref.is_empty());
         if source.repo_url.is_empty() || !located {
             wrong.push(invalid(match multiple {
                 true => "spec.source.repoURL and either spec.source.path, spec.source.chart, or spec.source.ref are required",
                 false => "spec.source.repoURL and either spec.source.path or spec.source.chart are required",
             }));
         } else if !source.chart.is_empty() && source.target_revision.is_empty() {
-            wrong.push(invalid("spec.source.targetRevision is required if the manifest source is a helm chart"));
+            wrong.push(invalid(
+                "spec.source.targetRevision is required if the manifest source is a helm chart",
+            ));
         }
     }
     wrong
@@ -71,7 +76,9 @@ fn find_project(ctx: &Context, app: &Application) -> Result<Arc<AppProject>, App
     let project = match ctx.apps.project(name) {
         Project::Found(project) => project,
         Project::Unreadable(message) => {
-            return Err(invalid(format!("Application referencing project {name} which cannot be read: {message}")));
+            return Err(invalid(format!(
+                "Application referencing project {name} which cannot be read: {message}"
+            )));
         }
         Project::Missing if name == "default" => {
             return Err(invalid(format!(
@@ -82,10 +89,13 @@ fn find_project(ctx: &Context, app: &Application) -> Result<Arc<AppProject>, App
             )));
         }
         Project::Missing => {
-            return Err(invalid(format!("Application referencing project {name} which does not exist")));
+            return Err(invalid(format!(
+                "Application referencing project {name} which does not exist"
+            )));
         }
     };
-    if !project::permits_application_namespace(&project.spec, &app.metadata.namespace, &ctx.options.namespace) {
+    if !project::permits_application_namespace(&project.spec, &app.metadata.namespace, &ctx.options.namespace)
+    {
         return Err(invalid(format!(
             "application '{}' in namespace '{}' is not permitted to use project '{name}'",
             app.metadata.name, app.metadata.namespace
@@ -104,12 +114,22 @@ fn permitted(
     let name = &project.metadata.name;
     let mut wrong: Vec<ApplicationCondition> = sources
         .iter()
-        .filter(|source| !source.repo_url.is_empty() && !project::permits_source(&project.spec, &source.repo_url))
-        .map(|source| invalid(format!("application repo {} is not permitted in project '{name}'", source.repo_url)))
+        .filter(|source| {
+            !source.repo_url.is_empty() && !project::permits_source(&project.spec, &source.repo_url)
+        })
+        .map(|source| {
+            invalid(format!(
+                "application repo {} is not permitted in project '{name}'",
+                source.repo_url
+            ))
+        })
         .collect();
     let Some(cluster) = cluster else { return wrong };
     let (server, cluster_name) = (cluster.server(), cluster.name());
-    let target = Target { server, name: &cluster_name };
+    let target = Target {
+        server,
+        name: &cluster_name,
+    };
     let namespace = &app.spec.destination.namespace;
     let own = (cluster.info().project == *name).then_some(target);
     if !project::permits_destination(&project.spec, target, namespace, own) {

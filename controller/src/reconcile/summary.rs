@@ -13,11 +13,11 @@ pub(crate) fn external_urls(object: &Value) -> Vec<String> {
         .filter_map(|(_, value)| value.as_str().map(|text| annotation::link(text).1.to_owned()))
         .collect();
     let ignored = meta::annotation(object, annotation::IGNORE_DEFAULT_LINKS) == Some("true");
-    if !ignored {
-        match (meta::group(object), meta::kind(object)) {
-            ("networking.k8s.io" | "extensions", "Ingress") => urls.extend(ingress(object)),
-            _ => {}
-        }
+    if !ignored
+        && meta::kind(object) == "Ingress"
+        && matches!(meta::group(object), "networking.k8s.io" | "extensions")
+    {
+        urls.extend(ingress(object));
     }
     urls.sort_unstable();
     urls.dedup();
@@ -32,23 +32,41 @@ fn ingress(object: &Value) -> Vec<String> {
         .collect();
     let tls: Vec<&str> = meta::array_field(object, &["spec", "tls"])
         .iter()
-        .flat_map(|each| meta::array_field(each, &["hosts"]).iter().filter_map(Value::as_str))
+        .flat_map(|each| {
+            meta::array_field(each, &["hosts"])
+                .iter()
+                .filter_map(Value::as_str)
+        })
         .collect();
     let any_tls = !meta::array_field(object, &["spec", "tls"]).is_empty();
     let mut urls = Vec::new();
     for rule in meta::array_field(object, &["spec", "rules"]) {
         let host = meta::str_field(rule, &["host"]).unwrap_or_default();
-        let secure = if tls.is_empty() { any_tls } else { tls.contains(&host) };
+        let secure = if tls.is_empty() {
+            any_tls
+        } else {
+            tls.contains(&host)
+        };
         let scheme = if secure { "https" } else { "http" };
-        let hosts: Vec<&str> = if host.is_empty() { balancers.clone() } else { vec![host] };
+        let hosts: Vec<&str> = if host.is_empty() {
+            balancers.clone()
+        } else {
+            vec![host]
+        };
         for host in hosts {
             let paths = meta::array_field(rule, &["http", "paths"]);
             if paths.is_empty() {
                 urls.push(format!("{scheme}://{host}"));
             }
             for path in paths {
-                let path = meta::str_field(path, &["path"]).unwrap_or_default().trim_end_matches('*');
-                let path = if path == "/" { path } else { path.trim_end_matches('/') };
+                let path = meta::str_field(path, &["path"])
+                    .unwrap_or_default()
+                    .trim_end_matches('*');
+                let path = if path == "/" {
+                    path
+                } else {
+                    path.trim_end_matches('/')
+                };
                 urls.push(format!("{scheme}://{host}{path}"));
             }
         }

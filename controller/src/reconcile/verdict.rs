@@ -86,7 +86,8 @@ pub(crate) fn judge(desired: Option<&Manifest>, live: Option<&Resource>, rules: 
         verdict.live_hook = super::manifest::is_hook(live);
         verdict.skipped = hook::skipped(live);
         verdict.extraneous_ignored = annotation::CompareOptions::read(live).ignore_extraneous;
-        verdict.copied = !tracking::is_self_referenced(live, wanted.as_ref(), &rules.instance, &rules.tracking);
+        verdict.copied =
+            !tracking::is_self_referenced(live, wanted.as_ref(), &rules.instance, &rules.tracking);
         verdict.images = images(live).into();
         verdict.urls = super::summary::external_urls(live).into();
     }
@@ -106,7 +107,11 @@ pub(crate) fn judge(desired: Option<&Manifest>, live: Option<&Resource>, rules: 
             if resource.server_side_apply != options.server_side_apply {
                 Arc::make_mut(&mut options).server_side_apply = resource.server_side_apply;
             }
-            let ctx = Context { schemas: &rules.schemas, rules: &rules.ignore, options: &options };
+            let ctx = Context {
+                schemas: &rules.schemas,
+                rules: &rules.ignore,
+                options: &options,
+            };
             let comparison = argosy_diff::compare(Some(wanted), Some(found), &ctx);
             verdict.modified = comparison.modified;
             verdict.findings = comparison.findings.iter().map(ToString::to_string).collect();
@@ -126,9 +131,13 @@ pub(crate) fn images(object: &Value) -> Vec<String> {
     ];
     let mut images: Vec<String> = Vec::new();
     for pod in PODS {
-        let Some(spec) = meta::field(object, pod) else { continue };
+        let Some(spec) = meta::field(object, pod) else {
+            continue;
+        };
         for list in ["initContainers", "containers"] {
-            let found = meta::array_field(spec, &[list]).iter().filter_map(|each| meta::str_field(each, &["image"]));
+            let found = meta::array_field(spec, &[list])
+                .iter()
+                .filter_map(|each| meta::str_field(each, &["image"]));
             images.extend(found.map(str::to_owned));
         }
     }
