@@ -344,7 +344,7 @@ impl ListWatch {
                 message: "the stream ended before the end of the list".to_owned(),
             });
         };
-        let change = Change::read(&self.what("list"), &line)?;
+        let change = Change::read(&self.what("list"), &line, false)?;
         match change.kind {
             Kind::Bookmark if change.initial_end => {
                 self.version = Some(change.version.clone());
@@ -415,7 +415,7 @@ impl ListWatch {
                 return Err(error);
             }
         };
-        let change = Change::read(&what, &line)?;
+        let change = Change::read(&what, &line, true)?;
         match change.kind {
             Kind::Error => return Err(self.refused(&change.object)),
             Kind::Bookmark => {
@@ -640,7 +640,7 @@ enum Kind {
 struct Change {
     kind: Kind,
     object: Bytes,
-    /// metadata.resourceVersion; empty for errors.
+    /// metadata.resourceVersion; empty for errors and if it was not looked for.
     version: String,
     /// The bookmark that ends a streamed list.
     initial_end: bool,
@@ -682,7 +682,8 @@ struct PeekAnnotations {
 }
 
 impl Change {
-    fn read(what: &str, line: &Bytes) -> Result<Change, Error> {
+    /// Reads a line. Versions of single objects are looked for only if `versions` (it costs another pass over the object).
+    fn read(what: &str, line: &Bytes, versions: bool) -> Result<Change, Error> {
         let fail = |error: serde_json::Error| Error::Answer {
             call: what.to_owned(),
             message: error.to_string(),
@@ -701,7 +702,7 @@ impl Change {
             }
         };
         let object = line.slice_ref(parsed.object.get().as_bytes());
-        if kind == Kind::Error {
+        if kind == Kind::Error || (!versions && kind != Kind::Bookmark) {
             return Ok(Change {
                 kind,
                 object,
@@ -729,7 +730,7 @@ mod tests {
     use super::*;
 
     fn read(line: &'static str) -> Change {
-        Change::read("watch", &Bytes::from_static(line.as_bytes())).unwrap()
+        Change::read("watch", &Bytes::from_static(line.as_bytes()), true).unwrap()
     }
 
     #[test]

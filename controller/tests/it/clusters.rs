@@ -345,6 +345,7 @@ async fn our_own_writes_are_seen_at_once(world: &World) {
         assert_eq!(&*cluster.snapshot().get(&key).unwrap().uid, uid);
         let delete = Delete {
             uid: Some(uid.clone()),
+            propagation: Propagation::Background,
             ..Delete::default()
         };
         world

@@ -603,9 +603,10 @@ async fn what_cannot_be_changed_is_replaced_when_forced(world: &World) {
     let state = world
         .sync("forced", &[deployment("c", "Force=true")], json!({}))
         .await;
+    // Replace counts as well where only the live object asks for it.
     assert_eq!(
         results(&state),
-        ["Deployment/web: Synced Running deployment.apps/web configured"]
+        ["Deployment/web: Synced Running deployment.apps/web replaced"]
     );
     let third = world
         .api
