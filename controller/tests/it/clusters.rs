@@ -459,13 +459,12 @@ async fn one_broken_kind_hurts_nothing_else(world: &World) {
     })
     .await;
     let failure = cluster.kind_failure(&key.group_kind()).unwrap();
-    eprintln!("broken kind: {}", failure.message);
-    until("the reason to be named", || {
-        cluster
-            .kind_failure(&key.group_kind())
-            .is_some_and(|failure| failure.message.contains("conversion webhook"))
-    })
-    .await;
+    // Either the webhook is named, or that the server's cache of the kind cannot be filled on its account.
+    assert!(
+        ["conversion webhook", "storage is (re)initializing"].iter().any(|text| failure.message.contains(text)),
+        "{}",
+        failure.message
+    );
     // What was known last stays known, and everything else goes on.
     assert!(cluster.snapshot().get(&key).is_some());
     assert!(matches!(cluster.status(), Status::Synced { .. }));
