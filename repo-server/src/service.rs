@@ -472,10 +472,7 @@ impl RepoServerService for Service {
                 files.push((node.path.as_str().to_owned(), content));
             }
             Ok(wire::GitFilesResponse {
-                map: files
-                    .into_iter()
-                    .map(|(path, content)| (path, content.into()))
-                    .collect(),
+                map: files.into_iter().collect(),
             })
         })
         .await

@@ -138,8 +138,7 @@ impl Partial {
         let (numbers, pre) = text.split_once('-').unwrap_or((text, ""));
         let mut parsed = [None; 3];
         let mut wild = false;
-        let mut count = 0;
-        for piece in numbers.split('.') {
+        for (count, piece) in numbers.split('.').enumerate() {
             if count == 3 {
                 return None;
             }
@@ -150,7 +149,6 @@ impl Partial {
                 }
                 _ => return None,
             }
-            count += 1;
         }
         if !pre.is_empty() && Prerelease::new(pre).is_err() {
             return None;

@@ -94,13 +94,15 @@ pub struct Charts {
     limits: Limits,
     ttl: Duration,
     oci: oci::Registries,
-    indexes: Mutex<HashMap<(String, String), Cell<Arc<Index>>>>,
-    tags: Mutex<HashMap<(String, String), Cell<Arc<Vec<String>>>>>,
+    indexes: Answers<Arc<Index>>,
+    tags: Answers<Arc<Vec<String>>>,
     /// What a version was found to be, so that a chart that was unpacked is not downloaded again to learn its digest.
     digests: Mutex<HashMap<(String, String, String, String), String>>,
 }
 
 type Cell<T> = Arc<tokio::sync::Mutex<Option<(Instant, T)>>>;
+/// Answers by repository and credentials.
+type Answers<T> = Mutex<HashMap<(String, String), Cell<T>>>;
 
 impl Charts {
     /// Keeps unpacked charts in `files`; answers of repositories for `ttl`.

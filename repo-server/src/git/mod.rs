@@ -233,9 +233,12 @@ pub struct Git {
     settings: Settings,
     metrics: Metrics,
     repos: Mutex<HashMap<String, Arc<Repo>>>,
-    lists: Mutex<HashMap<(String, String), Arc<tokio::sync::Mutex<Option<Listed>>>>>,
+    lists: Mutex<HashMap<(String, String), LastList>>,
     tokens: github_app::Tokens,
 }
+
+/// The last answer, held while a new one is on its way.
+type LastList = Arc<tokio::sync::Mutex<Option<Listed>>>;
 
 /// The last answer of a repository to one credential.
 struct Listed {
