@@ -49,6 +49,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     if let Err(error @ log::Error::Filter { .. }) = log::init(&args.log, ENV_PREFIX) {
         return Err(error.into());
     }
+    argosy_runtime::process::return_memory_when_idle();
     let tasks = Tasks::new();
     start(args, &tasks).await?;
     tasks.run_until_stopped(GRACE).await?;

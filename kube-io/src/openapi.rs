@@ -19,6 +19,108 @@ use crate::error::Error;
 /// Documents fetched at once from one server. Each is up to a few MB.
 const PARALLEL: usize = 4;
 
+/// A document as far as schemas are made from it: without the texts, and of its paths only who acts on what. That is a
+/// small part of it, and all documents of a server are held at once while its schemas are made.
+#[derive(Deserialize)]
+struct Slim {
+    #[serde(default)]
+    paths: BTreeMap<String, BTreeMap<String, Operation>>,
+    #[serde(default)]
+    components: BTreeMap<String, Textless>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Operation {
+    Of {
+        #[serde(rename = "x-kubernetes-action")]
+        action: Value,
+        #[serde(rename = "x-kubernetes-group-version-kind")]
+        kind: Value,
+    },
+    /// Parameters and the like.
+    Other(serde::de::IgnoredAny),
+}
+
+impl Slim {
+    fn into_value(self) -> Value {
+        let operations = |operations: BTreeMap<String, Operation>| {
+            let kept = operations.into_iter().filter_map(|(name, operation)| match operation {
+                Operation::Of { action, kind } => Some((
+                    name,
+                    serde_json::json!({"x-kubernetes-action": action, "x-kubernetes-group-version-kind": kind}),
+                )),
+                Operation::Other(_) => None,
+            });
+            Value::Object(kept.collect())
+        };
+        let paths: serde_json::Map<_, _> = self
+            .paths
+            .into_iter()
+            .map(|(path, all)| (path, operations(all)))
+            .collect();
+        let components: serde_json::Map<_, _> = self
+            .components
+            .into_iter()
+            .map(|(name, part)| (name, part.0))
+            .collect();
+        serde_json::json!({"paths": paths, "components": components})
+    }
+}
+
+/// A value without descriptions: texts under the key `description`. (A property of that name is no text.)
+struct Textless(Value);
+
+impl<'de> Deserialize<'de> for Textless {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Value;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a JSON value")
+            }
+            fn visit_unit<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+                Ok(value.into())
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+                Ok(value.into())
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+                Ok(value.into())
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+                Ok(value.into())
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+                Ok(value.into())
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+                let mut list = Vec::new();
+                while let Some(Textless(item)) = items.next_element()? {
+                    list.push(item);
+                }
+                Ok(Value::Array(list))
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+                let mut map = serde_json::Map::new();
+                while let Some((key, Textless(value))) = fields.next_entry::<String, _>()? {
+                    if key != "description" || !value.is_string() {
+                        map.insert(key, value);
+                    }
+                }
+                Ok(Value::Object(map))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor).map(Textless)
+    }
+}
+
 /// Schemas by the hashes of all their documents.
 static SCHEMAS: LazyLock<Mutex<HashMap<ContentHash, Weak<Schemas>>>> = LazyLock::new(Mutex::default);
 
@@ -87,7 +189,7 @@ pub async fn schemas(client: &Client) -> Result<Arc<Schemas>, Error> {
         .map(|document| async move {
             let call = Call::get(format!("get schemas of {}", document.path), document.url);
             let answer = client.call(&call).await?;
-            decode::<Value>(&call.what, &answer.body)
+            decode::<Slim>(&call.what, &answer.body).map(Slim::into_value)
         })
         .buffered(PARALLEL)
         .try_collect()
@@ -97,4 +199,43 @@ pub async fn schemas(client: &Client) -> Result<Arc<Schemas>, Error> {
     known.retain(|_, schemas| schemas.strong_count() > 0);
     known.insert(key, Arc::downgrade(&made));
     Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_slim_document_keeps_what_schemas_are_made_from() {
+        let kind = json!({"group": "", "version": "v1", "kind": "Secret"});
+        let document = json!({
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes"},
+            "paths": {"/api/v1/namespaces/{namespace}/secrets": {
+                "parameters": [{"name": "pretty"}],
+                "post": {"description": "create", "responses": {"200": {}}, "x-kubernetes-action": "post",
+                    "x-kubernetes-group-version-kind": kind},
+            }},
+            "components": {"schemas": {"Secret": {
+                "description": "a text",
+                "properties": {"description": {"type": "string", "description": "its text"}, "n": {"maximum": 1.5}},
+                "x-kubernetes-group-version-kind": [kind],
+            }}},
+        });
+        let slim = serde_json::from_value::<Slim>(document).unwrap().into_value();
+        assert_eq!(
+            slim,
+            json!({
+                "paths": {"/api/v1/namespaces/{namespace}/secrets": {"post":
+                    {"x-kubernetes-action": "post", "x-kubernetes-group-version-kind": kind}}},
+                "components": {"schemas": {"Secret": {
+                    "properties": {"description": {"type": "string"}, "n": {"maximum": 1.5}},
+                    "x-kubernetes-group-version-kind": [kind],
+                }}},
+            })
+        );
+    }
 }
