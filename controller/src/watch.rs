@@ -175,8 +175,25 @@ pub(crate) async fn run(shared: Arc<Shared>, auth: ClusterAuth) {
     shared.target.store(Some(Arc::new(target)));
     shared.client.store(Some(Arc::new(client.clone())));
 
-    let mut rules = shared.rules.clone();
+    // Side by side: the connection may go while kinds are being asked for.
+    tokio::select! {
+        () = keep_kinds(&shared, &client) => {}
+        () = keep_reachability(&shared, &client) => {}
+    }
+}
+
+/// Tells the writer whether the server can be reached.
+async fn keep_reachability(shared: &Shared, client: &Client) {
     let mut reachable = client.reachability();
+    while reachable.changed().await.is_ok() {
+        let down = reachable.borrow_and_update().is_some();
+        let _ = shared.inbox.send(Message::Reachable(!down)).await;
+    }
+}
+
+/// Follows the kinds that are served.
+async fn keep_kinds(shared: &Arc<Shared>, client: &Client) {
+    let mut rules = shared.rules.clone();
     let mut kinds = Kinds {
         shared: shared.clone(),
         client: client.clone(),
@@ -186,7 +203,7 @@ pub(crate) async fn run(shared: Arc<Shared>, auth: ClusterAuth) {
     let mut catch_up = 0;
     let mut wait = CONNECT_WAIT_MIN;
     loop {
-        match look(&shared, &client, &mut kinds).await {
+        match look(shared, client, &mut kinds).await {
             Ok(behind) if behind => catch_up += 1,
             Ok(_) => catch_up = 0,
             Err(error) => {
@@ -212,7 +229,7 @@ pub(crate) async fn run(shared: Arc<Shared>, auth: ClusterAuth) {
         };
         let due = tokio::time::sleep(age.mul_f64(0.9 + fastrand::f64() / 5.0));
         tokio::pin!(due);
-        // Until kinds may have changed, keep the books on the connection and on tasks that died.
+        // Until kinds may have changed, keep the books on tasks that died.
         loop {
             tokio::select! {
                 () = &mut due => break,
@@ -227,10 +244,6 @@ pub(crate) async fn run(shared: Arc<Shared>, auth: ClusterAuth) {
                     if changed.is_err() { return }
                     let _ = shared.inbox.send(Message::Retag).await;
                     break;
-                }
-                Ok(()) = reachable.changed() => {
-                    let down = reachable.borrow_and_update().is_some();
-                    let _ = shared.inbox.send(Message::Reachable(!down)).await;
                 }
                 Some(ended) = kinds.tasks.join_next_with_id(), if !kinds.tasks.is_empty() => {
                     if let Err(error) = ended && error.is_panic() {

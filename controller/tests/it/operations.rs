@@ -142,6 +142,15 @@ impl World {
         }
     }
 
+    /// Waits until the object is gone.
+    async fn gone(&self, kind: Kind, namespace: &str, name: &str) {
+        patiently(async || {
+            let live = self.api.get(kind, namespace, name).await.unwrap();
+            live.is_none().then_some(())
+        })
+        .await;
+    }
+
     /// The end of the operation that is asked for.
     async fn end(&self, app: &str) -> Value {
         let over = |app: &Value| {
@@ -320,14 +329,8 @@ async fn what_is_removed_is_removed_and_what_is_extra_is_pruned_when_asked(world
     );
     let state = world.sync("second", &after, json!({"prune": true})).await;
     assert_eq!(results(&state)[0], "ConfigMap/b: Pruned Succeeded pruned");
-    assert!(
-        world
-            .api
-            .get(kinds::CONFIG_MAP, "second", "b")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    // Deleted in the foreground: the garbage collector takes it away in its own time.
+    world.gone(kinds::CONFIG_MAP, "second", "b").await;
 }
 
 async fn refusals_carry_the_words_of_the_api_server(world: &World) {
@@ -444,16 +447,7 @@ async fn a_hook_runs_once_and_goes(world: &World) {
         "{:?}",
         results(&state)
     );
-    patiently(async || {
-        world
-            .api
-            .get(PODS, "hooks", "migrate")
-            .await
-            .unwrap()
-            .is_none()
-            .then_some(())
-    })
-    .await;
+    world.gone(PODS, "hooks", "migrate").await;
 
     world.ask("hooks", &manifests, json!({})).await;
     world
@@ -506,16 +500,7 @@ async fn a_running_hook_is_removed_when_the_operation_is_terminated(world: &Worl
         .unwrap();
     let state = world.end("stopped").await;
     assert_eq!(said(&state), ("Failed", "Operation terminated"));
-    patiently(async || {
-        world
-            .api
-            .get(PODS, "stopped", "endless")
-            .await
-            .unwrap()
-            .is_none()
-            .then_some(())
-    })
-    .await;
+    world.gone(PODS, "stopped", "endless").await;
 }
 
 async fn a_definition_and_its_resource_come_in_one_sync(world: &World) {
@@ -773,16 +758,7 @@ async fn deletion_goes_backwards_through_the_waves(world: &World) {
         )
         .await
         .unwrap();
-    patiently(async || {
-        world
-            .api
-            .get(kinds::APPLICATION, NAMESPACE, "farewell")
-            .await
-            .unwrap()
-            .is_none()
-            .then_some(())
-    })
-    .await;
+    world.gone(kinds::APPLICATION, NAMESPACE, "farewell").await;
     assert!(
         world
             .api
