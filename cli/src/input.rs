@@ -10,12 +10,14 @@ use argosy_object::{Value, meta, yaml};
 /// All documents of a file, `List` objects unfolded, empty documents left out.
 pub(crate) fn documents(file: &Path) -> Result<Vec<Value>> {
     let bytes = read(file)?;
-    let located = yaml::parse_all(&bytes, &yaml::Limits::default()).map_err(|error| anyhow!("{}: {error}", file.display()))?;
+    let located = yaml::parse_all(&bytes, &yaml::Limits::default())
+        .map_err(|error| anyhow!("{}: {error}", file.display()))?;
     let mut documents = Vec::new();
     for part in located {
         let line = part.line;
         for document in unfold(part.value) {
-            check_identity(&document).with_context(|| format!("{}: the document at line {line}", file.display()))?;
+            check_identity(&document)
+                .with_context(|| format!("{}: the document at line {line}", file.display()))?;
             documents.push(document);
         }
     }
@@ -25,9 +27,15 @@ pub(crate) fn documents(file: &Path) -> Result<Vec<Value>> {
 /// The one Application of a file.
 pub(crate) fn application(file: &Path) -> Result<Application> {
     let mut documents = documents(file)?;
-    documents.retain(|document| meta::kind(document) == "Application" && meta::group(document) == "argoproj.io");
-    let [document] = <[Value; 1]>::try_from(documents)
-        .map_err(|found| anyhow!("{}: one Application is expected, found {}", file.display(), found.len()))?;
+    documents
+        .retain(|document| meta::kind(document) == "Application" && meta::group(document) == "argoproj.io");
+    let [document] = <[Value; 1]>::try_from(documents).map_err(|found| {
+        anyhow!(
+            "{}: one Application is expected, found {}",
+            file.display(),
+            found.len()
+        )
+    })?;
     serde_json::from_value(document).map_err(|error| anyhow!("{}: {error}", file.display()))
 }
 
@@ -45,7 +53,8 @@ fn unfold(document: Value) -> Vec<Value> {
     if document.is_null() {
         return Vec::new();
     }
-    let is_list = meta::kind(&document).ends_with("List") && document.get("items").is_some_and(Value::is_array);
+    let is_list =
+        meta::kind(&document).ends_with("List") && document.get("items").is_some_and(Value::is_array);
     match document {
         Value::Object(mut list) if is_list => match list.remove("items") {
             Some(Value::Array(items)) => items.into_iter().flat_map(unfold).collect(),
@@ -56,7 +65,10 @@ fn unfold(document: Value) -> Vec<Value> {
 }
 
 fn check_identity(document: &Value) -> Result<()> {
-    for (field, text) in [("apiVersion", meta::api_version(document)), ("kind", meta::kind(document))] {
+    for (field, text) in [
+        ("apiVersion", meta::api_version(document)),
+        ("kind", meta::kind(document)),
+    ] {
         if text.is_empty() {
             bail!("`{field}` is missing or not a text: it is needed to know what the object is");
         }

@@ -22,7 +22,12 @@ use clap::{Parser, Subcommand};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[derive(Parser)]
-#[command(name = "argosy", version, about = "Git decides, Kubernetes clusters follow", max_term_width = 110)]
+#[command(
+    name = "argosy",
+    version,
+    about = "Git decides, Kubernetes clusters follow",
+    max_term_width = 110
+)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -79,13 +84,18 @@ fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future)
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
 }
 
 /// Argo CD's images call one program by many names. Existing Deployments go on working: a component's name as `argv[0]`
 /// or in `ARGOCD_BINARY_NAME` stands for the subcommand.
 fn with_component_name(mut args: Vec<OsString>) -> Vec<OsString> {
-    let own = args.first().map(|name| Path::new(name).file_name().unwrap_or_default().to_os_string());
+    let own = args
+        .first()
+        .map(|name| Path::new(name).file_name().unwrap_or_default().to_os_string());
     let name = std::env::var_os("ARGOCD_BINARY_NAME").or(own).unwrap_or_default();
     let subcommand = match name.to_str() {
         Some("argocd-application-controller") => "controller",

@@ -439,11 +439,11 @@ mod tests {
         let store = Store::new("argocd");
         let key = AppKey::new("argocd", "a");
         store.observed(app("a", "1", "https://c1/", ""));
-        assert_eq!(store.of_destination("https://c1"), [key.clone()]);
-        assert_eq!(store.of_project("default"), [key.clone()]);
+        assert_eq!(store.of_destination("https://c1"), std::slice::from_ref(&key));
+        assert_eq!(store.of_project("default"), std::slice::from_ref(&key));
         store.observed(app("a", "2", "https://c2", "team"));
         assert!(store.of_destination("https://c1").is_empty() && store.of_project("default").is_empty());
-        assert_eq!(store.of_destination("https://c2"), [key.clone()]);
+        assert_eq!(store.of_destination("https://c2"), std::slice::from_ref(&key));
         store.forget(&key);
         assert!(store.of_destination("https://c2").is_empty() && store.of_project("team").is_empty());
         assert!(store.by_instance("a").is_none());

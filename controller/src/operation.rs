@@ -159,8 +159,14 @@ async fn walk(desk: &mut Desk<'_>, memory: &mut Memory) -> Result<Next, WriteErr
                     continue;
                 }
                 let followed = |on: &WaitOn| session.cluster().follows(&on.key.group_kind());
-                let pause = if wait.on.iter().all(followed) { BACKSTOP } else { UNHEARD };
-                return Ok(Next::Wait { at_most: terminate::time_left(desk).min(pause) });
+                let pause = if wait.on.iter().all(followed) {
+                    BACKSTOP
+                } else {
+                    UNHEARD
+                };
+                return Ok(Next::Wait {
+                    at_most: terminate::time_left(desk).min(pause),
+                });
             }
             Step::Done { phase, message } => return finish::end(desk, memory, phase, message).await,
         };

@@ -30,8 +30,8 @@ use argosy_api::condition::{self, ConditionType};
 use argosy_api::finalizer;
 use argosy_api::meta::Time;
 use argosy_api::v1alpha1::{
-    AppProject, Application, ApplicationCondition, ApplicationSource, ApplicationStatus, ComparedTo, Operation,
-    SyncStatus, SyncStatusCode,
+    AppProject, Application, ApplicationCondition, ApplicationSource, ApplicationStatus, ComparedTo,
+    Operation, SyncStatus, SyncStatusCode,
 };
 use argosy_health::{Health, Status as HealthStatus};
 use argosy_livestate::Snapshot;
@@ -188,11 +188,17 @@ pub(crate) async fn run(ctx: &Context, marker: &Marker, work: &Work) {
             WriteError::Gone { .. } => {}
             // Someone else wrote first: look at what they wrote.
             WriteError::Api { source, .. } if source.conflict() => {
-                ctx.queue.mark_after(&work.key, CONFLICT, Refresh::Nothing, Reason::Retry);
+                ctx.queue
+                    .mark_after(&work.key, CONFLICT, Refresh::Nothing, Reason::Retry);
             }
             _ => {
-                warn!(app = app.metadata.name, error = argosy_runtime::log::chain(&error), "write the status");
-                ctx.queue.mark_after(&work.key, RETRY, Refresh::Nothing, Reason::Retry);
+                warn!(
+                    app = app.metadata.name,
+                    error = argosy_runtime::log::chain(&error),
+                    "write the status"
+                );
+                ctx.queue
+                    .mark_after(&work.key, RETRY, Refresh::Nothing, Reason::Retry);
             }
         }
     }
@@ -202,18 +208,40 @@ pub(crate) async fn run(ctx: &Context, marker: &Marker, work: &Work) {
 }
 
 /// Compares desired and live state of `app`.
-pub async fn compare_for(ctx: &Context, app: &Arc<Application>, request: &Request) -> Result<Compared, Error> {
+pub async fn compare_for(
+    ctx: &Context,
+    app: &Arc<Application>,
+    request: &Request,
+) -> Result<Compared, Error> {
     let memo = ctx.memos.of(&AppKey::of(app));
     let settings = ctx.settings.get();
     let (project, cluster) = spec::check(ctx, app, &request.sources)?;
     live::known(&cluster)?;
-    let render = desired::Render { ctx, app, project: &project, cluster: &cluster, settings: &settings };
+    let render = desired::Render {
+        ctx,
+        app,
+        project: &project,
+        cluster: &cluster,
+        settings: &settings,
+    };
     let known = memo.lock().desired.clone();
-    let desired = desired::desired(&render, request, known).await.map_err(|message| Error::Render { message })?;
-    let task = live::Task { app: app.clone(), project, cluster, settings, desired, memo, request: request.clone() };
+    let desired = desired::desired(&render, request, known)
+        .await
+        .map_err(|message| Error::Render { message })?;
+    let task = live::Task {
+        app: app.clone(),
+        project,
+        cluster,
+        settings,
+        desired,
+        memo,
+        request: request.clone(),
+    };
     let namespace = ctx.options.namespace.clone();
     let compared = tokio::task::spawn_blocking(move || task.compare(&namespace)).await;
-    compared.map_err(|error| Error::Cluster { message: format!("the comparison was broken off: {error}") })
+    compared.map_err(|error| Error::Cluster {
+        message: format!("the comparison was broken off: {error}"),
+    })
 }
 
 /// What a pass has found: the new status, and what follows from it.
@@ -234,29 +262,48 @@ fn found(ctx: &Context, app: &Application, compared: &Compared, now: jiff::Times
         Autosync::Wait(pause) => look_again = Some((pause, Reason::SelfHeal)),
         Autosync::Start(start) => match window_open(app, compared, now) {
             true => operation = Some(start),
-            false => debug!(app = app.metadata.name, "automated sync is prevented by a sync window"),
+            false => debug!(
+                app = app.metadata.name,
+                "automated sync is prevented by a sync window"
+            ),
         },
         Autosync::Error { message, retry_after } => {
             found.push(ConditionType::SyncError.with_message(message));
             look_again = retry_after.map(|pause| (pause, Reason::SelfHeal));
         }
     }
-    let evaluated = [conditions::OF_SPEC, conditions::OF_COMPARISON, conditions::OF_AUTOSYNC].concat();
+    let evaluated = [
+        conditions::OF_SPEC,
+        conditions::OF_COMPARISON,
+        conditions::OF_AUTOSYNC,
+    ]
+    .concat();
     let time = Time::from_timestamp(now);
     let mut status = app.status.clone();
     status.conditions = condition::updated(&app.status.conditions, found, &evaluated, time);
     status.sync = sync_status(app, compared.status, &compared.revisions);
     status.resources = live::resource_statuses(&compared.resources, ctx.options.persist_resource_health);
-    status.resource_health_source =
-        if ctx.options.persist_resource_health { String::new() } else { "appTree".to_owned() };
+    status.resource_health_source = if ctx.options.persist_resource_health {
+        String::new()
+    } else {
+        "appTree".to_owned()
+    };
     set_health(&mut status, &compared.health, time);
     status.summary = live::summary(compared);
     let multiple = has_multiple_sources(&app.spec);
     let types = compared.source_types.clone();
-    (status.source_type, status.source_types) =
-        if multiple { (String::new(), types) } else { (types.into_iter().next().unwrap_or_default(), Vec::new()) };
+    (status.source_type, status.source_types) = if multiple {
+        (String::new(), types)
+    } else {
+        (types.into_iter().next().unwrap_or_default(), Vec::new())
+    };
     let finalizers = finalizers(app, compared.deletion_hooks);
-    Some(Outcome { status, finalizers, operation, look_again })
+    Some(Outcome {
+        status,
+        finalizers,
+        operation,
+        look_again,
+    })
 }
 
 /// Hooks for the deletion need finalizers that hold the Application until they have run. Nothing to change is nothing.
@@ -283,7 +330,10 @@ fn finalizers(app: &Application, (before, after): (bool, bool)) -> Option<Vec<St
 
 fn window_open(app: &Application, compared: &Compared, now: jiff::Timestamp) -> bool {
     let windows = &compared.project.spec.sync_windows;
-    let attempt = window::Attempt { manual: false, started: None };
+    let attempt = window::Attempt {
+        manual: false,
+        started: None,
+    };
     let (server, name) = (compared.cluster.server(), compared.cluster.name());
     windows.is_empty() || window::permits(windows, app, server, &name, attempt, now)
 }
@@ -303,7 +353,10 @@ fn failed(
         Error::Spec { conditions } => (conditions.clone(), conditions::OF_SPEC.to_vec()),
         Error::Render { .. } | Error::Cluster { .. } => {
             let condition = ConditionType::ComparisonError.with_message(error.to_string());
-            (vec![condition], [conditions::OF_SPEC, conditions::OF_COMPARISON].concat())
+            (
+                vec![condition],
+                [conditions::OF_SPEC, conditions::OF_COMPARISON].concat(),
+            )
         }
     };
     status.conditions = condition::updated(&app.status.conditions, found, &evaluated, time);
@@ -316,7 +369,10 @@ fn failed(
     };
     let look_again = within_grace.then_some((RENDER_AGAIN, Reason::Retry));
     if !within_grace {
-        status.sync = SyncStatus { status: SyncStatusCode::Unknown.into(), ..sync_status(app, SyncStatusCode::Unknown, &[]) };
+        status.sync = SyncStatus {
+            status: SyncStatusCode::Unknown.into(),
+            ..sync_status(app, SyncStatusCode::Unknown, &[])
+        };
         if matches!(error, Error::Spec { .. }) || matches!(error, Error::Cluster { .. }) {
             set_health(&mut status, &Health::new(HealthStatus::Unknown, ""), time);
         }
@@ -330,9 +386,20 @@ fn failed(
     // Once it is told in a condition, saying it again each time would only hide the rest.
     if status.conditions != app.status.conditions {
         let (name, namespace) = (&app.metadata.name, &app.metadata.namespace);
-        info!(app = name, app_namespace = namespace, error = error.to_string(), within_grace, "not compared");
+        info!(
+            app = name,
+            app_namespace = namespace,
+            error = error.to_string(),
+            within_grace,
+            "not compared"
+        );
     }
-    Some(Outcome { status, finalizers: None, operation: None, look_again })
+    Some(Outcome {
+        status,
+        finalizers: None,
+        operation: None,
+        look_again,
+    })
 }
 
 fn sync_status(app: &Application, code: SyncStatusCode, revisions: &[String]) -> SyncStatus {
@@ -351,7 +418,12 @@ fn sync_status(app: &Application, code: SyncStatusCode, revisions: &[String]) ->
         true => (String::new(), revisions.to_vec()),
         false => (revisions.first().cloned().unwrap_or_default(), Vec::new()),
     };
-    SyncStatus { status: code.into(), compared_to, revision, revisions }
+    SyncStatus {
+        status: code.into(),
+        compared_to,
+        revision,
+        revisions,
+    }
 }
 
 /// The time moves only with the code.
@@ -373,7 +445,10 @@ async fn write(
     now: jiff::Timestamp,
 ) -> Result<(), WriteError> {
     let asked = app.metadata.annotations.contains_key(annotation::REFRESH);
-    outcome.status.controller_namespace.clone_from(&ctx.options.namespace);
+    outcome
+        .status
+        .controller_namespace
+        .clone_from(&ctx.options.namespace);
     outcome.status.observed_at = None;
     let changed = patch_between(&app.status, &outcome.status).is_some();
     if changed || asked || app.status.reconciled_at.is_none() {
@@ -402,25 +477,60 @@ async fn write(
 }
 
 fn tell(ctx: &Context, app: &Application, outcome: &Outcome) {
-    let or_unknown = |text: &str| if text.is_empty() { "Unknown".to_owned() } else { text.to_owned() };
+    let or_unknown = |text: &str| {
+        if text.is_empty() {
+            "Unknown".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
     let (old, new) = (&app.status.sync.status, &outcome.status.sync.status);
     if old != new {
         let message = format!("Updated sync status: {} -> {new}", or_unknown(old));
-        ctx.events.record(app, events::Reason::ResourceUpdated, &message, events::Kind::Normal);
+        ctx.events.record(
+            app,
+            events::Reason::ResourceUpdated,
+            &message,
+            events::Kind::Normal,
+        );
     }
     let (old, new) = (&app.status.health.status, &outcome.status.health.status);
     if old != new {
         let cause = &outcome.status.health.message;
-        let cause = if cause.is_empty() { String::new() } else { format!(" ({cause})") };
+        let cause = if cause.is_empty() {
+            String::new()
+        } else {
+            format!(" ({cause})")
+        };
         let message = format!("Updated health status: {} -> {new}{cause}", or_unknown(old));
-        ctx.events.record(app, events::Reason::ResourceUpdated, &message, events::Kind::Normal);
+        ctx.events.record(
+            app,
+            events::Reason::ResourceUpdated,
+            &message,
+            events::Kind::Normal,
+        );
     }
     if let Some(operation) = &outcome.operation {
         let sync = operation.sync.as_ref();
-        let revision = sync.map(|sync| if sync.revisions.is_empty() { sync.revision.clone() } else { sync.revisions.join(", ") });
+        let revision = sync.map(|sync| {
+            if sync.revisions.is_empty() {
+                sync.revision.clone()
+            } else {
+                sync.revisions.join(", ")
+            }
+        });
         let message = format!("Initiated automated sync to '{}'", revision.unwrap_or_default());
-        info!(app = app.metadata.name, app_namespace = app.metadata.namespace, "{message}");
-        ctx.events.record(app, events::Reason::OperationStarted, &message, events::Kind::Normal);
+        info!(
+            app = app.metadata.name,
+            app_namespace = app.metadata.namespace,
+            "{message}"
+        );
+        ctx.events.record(
+            app,
+            events::Reason::OperationStarted,
+            &message,
+            events::Kind::Normal,
+        );
     }
 }
 
@@ -441,7 +551,13 @@ fn request(app: &Application, work: &Work) -> Request {
     if app.status.sync.status.is_empty() {
         refresh = refresh.max(Refresh::Latest);
     }
-    Request { sources, revisions: Vec::new(), manifests: Vec::new(), refresh, hard }
+    Request {
+        sources,
+        revisions: Vec::new(),
+        manifests: Vec::new(),
+        refresh,
+        hard,
+    }
 }
 
 /// Identity of parts of a spec, within this process.

@@ -37,7 +37,9 @@ pub(crate) async fn run(args: &Args, program: &Path, report: &Report) -> Result<
     workload::fill(&repository, args.applications)?;
     report.progress("starting a control plane");
     let cluster = Cluster::start(Binaries::locate()?)?;
-    let program = program.canonicalize().with_context(|| format!("find {} (build it with --release)", program.display()))?;
+    let program = program
+        .canonicalize()
+        .with_context(|| format!("find {} (build it with --release)", program.display()))?;
     let options = Options {
         program,
         namespace: NAMESPACE.into(),
@@ -54,8 +56,18 @@ pub(crate) async fn run(args: &Args, program: &Path, report: &Report) -> Result<
     let seconds = started.elapsed().as_secs_f64();
     let synced = measure(&installation)?;
     report.figure("one-cluster", "seconds_to_synced", seconds, "s");
-    report.figure("one-cluster", "controller_cpu_seconds", synced.controller.cpu_seconds - before.controller.cpu_seconds, "s");
-    report.figure("one-cluster", "repo_server_cpu_seconds", synced.repo_server.cpu_seconds - before.repo_server.cpu_seconds, "s");
+    report.figure(
+        "one-cluster",
+        "controller_cpu_seconds",
+        synced.controller.cpu_seconds - before.controller.cpu_seconds,
+        "s",
+    );
+    report.figure(
+        "one-cluster",
+        "repo_server_cpu_seconds",
+        synced.repo_server.cpu_seconds - before.repo_server.cpu_seconds,
+        "s",
+    );
 
     report.progress("watching the idle fleet");
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -64,10 +76,30 @@ pub(crate) async fn run(args: &Args, program: &Path, report: &Report) -> Result<
     let idle_end = measure(&installation)?;
     let idle_cpu = idle_end.controller.cpu_seconds - idle_start.controller.cpu_seconds;
     #[allow(clippy::cast_precision_loss)]
-    report.figure("idle", "controller_cores", idle_cpu / args.idle_seconds as f64, "cores");
-    report.figure("one-cluster", "controller_peak_rss_mb", idle_end.controller.peak_rss_mb, "MB");
-    report.figure("one-cluster", "controller_rss_mb", idle_end.controller.rss_mb, "MB");
-    report.figure("one-cluster", "repo_server_rss_mb", idle_end.repo_server.rss_mb, "MB");
+    report.figure(
+        "idle",
+        "controller_cores",
+        idle_cpu / args.idle_seconds as f64,
+        "cores",
+    );
+    report.figure(
+        "one-cluster",
+        "controller_peak_rss_mb",
+        idle_end.controller.peak_rss_mb,
+        "MB",
+    );
+    report.figure(
+        "one-cluster",
+        "controller_rss_mb",
+        idle_end.controller.rss_mb,
+        "MB",
+    );
+    report.figure(
+        "one-cluster",
+        "repo_server_rss_mb",
+        idle_end.repo_server.rss_mb,
+        "MB",
+    );
 
     report.progress("refreshing all Applications");
     let refresh_start = measure(&installation)?;
@@ -76,7 +108,12 @@ pub(crate) async fn run(args: &Args, program: &Path, report: &Report) -> Result<
     let refreshed = measure(&installation)?;
     let cpu = refreshed.controller.cpu_seconds - refresh_start.controller.cpu_seconds;
     #[allow(clippy::cast_precision_loss)]
-    report.figure("refresh", "cpu_ms_per_app", cpu * 1000.0 / args.applications as f64, "ms");
+    report.figure(
+        "refresh",
+        "cpu_ms_per_app",
+        cpu * 1000.0 / args.applications as f64,
+        "ms",
+    );
     report.figure("refresh", "seconds", started.elapsed().as_secs_f64(), "s");
     Ok(())
 }
@@ -104,7 +141,12 @@ async fn create(installation: &Installation, applications: usize, repository: &s
         .await
 }
 
-async fn wait_synced(installation: &Installation, applications: usize, started: Instant, report: &Report) -> Result<()> {
+async fn wait_synced(
+    installation: &Installation,
+    applications: usize,
+    started: Instant,
+    report: &Report,
+) -> Result<()> {
     let mut last = usize::MAX;
     loop {
         let list = installation.api().list(kinds::APPLICATION, NAMESPACE).await?;
@@ -113,10 +155,16 @@ async fn wait_synced(installation: &Installation, applications: usize, started: 
             return Ok(());
         }
         if started.elapsed() > DEADLINE {
-            bail!("only {synced} of {applications} Applications are Synced after {} s", DEADLINE.as_secs());
+            bail!(
+                "only {synced} of {applications} Applications are Synced after {} s",
+                DEADLINE.as_secs()
+            );
         }
         if synced != last {
-            report.progress(&format!("{:>4.0} s  {synced}/{applications} Synced", started.elapsed().as_secs_f64()));
+            report.progress(&format!(
+                "{:>4.0} s  {synced}/{applications} Synced",
+                started.elapsed().as_secs_f64()
+            ));
             last = synced;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -124,7 +172,8 @@ async fn wait_synced(installation: &Installation, applications: usize, started: 
 }
 
 fn is_synced(application: &Value) -> bool {
-    application["status"]["sync"]["status"] == "Synced" && application["status"]["operationState"]["phase"] == "Succeeded"
+    application["status"]["sync"]["status"] == "Synced"
+        && application["status"]["operationState"]["phase"] == "Succeeded"
 }
 
 async fn refresh(installation: &Installation, applications: usize) -> Result<()> {
@@ -132,7 +181,10 @@ async fn refresh(installation: &Installation, applications: usize) -> Result<()>
     let patch = &patch;
     stream::iter(0..applications)
         .map(|index| async move {
-            installation.api().merge_patch(kinds::APPLICATION, NAMESPACE, &workload::name(index), patch).await
+            installation
+                .api()
+                .merge_patch(kinds::APPLICATION, NAMESPACE, &workload::name(index), patch)
+                .await
         })
         .buffer_unordered(20)
         .try_for_each(|_| async { Ok(()) })
@@ -142,13 +194,18 @@ async fn refresh(installation: &Installation, applications: usize) -> Result<()>
         let list = installation.api().list(kinds::APPLICATION, NAMESPACE).await?;
         let waiting = list
             .iter()
-            .filter(|application| !application["metadata"]["annotations"]["argocd.argoproj.io/refresh"].is_null())
+            .filter(|application| {
+                !application["metadata"]["annotations"]["argocd.argoproj.io/refresh"].is_null()
+            })
             .count();
         if waiting == 0 {
             return Ok(());
         }
         if started.elapsed() > DEADLINE {
-            bail!("{waiting} Applications were not refreshed after {} s", DEADLINE.as_secs());
+            bail!(
+                "{waiting} Applications were not refreshed after {} s",
+                DEADLINE.as_secs()
+            );
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -16,7 +16,10 @@ impl Report {
     pub(crate) fn figure(&self, row: &str, metric: &str, value: f64, unit: &str) {
         let rounded = (value * 100.0).round() / 100.0;
         if self.json {
-            println!("{}", json!({"row": row, "who": "argosy", "metric": metric, "value": rounded, "unit": unit}));
+            println!(
+                "{}",
+                json!({"row": row, "who": "argosy", "metric": metric, "value": rounded, "unit": unit})
+            );
         } else {
             println!("{row:<12} {metric:<28} {rounded:>10} {unit}");
         }

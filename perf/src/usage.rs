@@ -23,10 +23,16 @@ pub(crate) struct Usage {
 /// # Errors
 /// When the process is gone.
 pub(crate) fn read(pid: u32) -> Result<Usage> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("read the use of process {pid}"))?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
+        .with_context(|| format!("read the use of process {pid}"))?;
     // The name in parentheses may hold blanks: count the fields behind it. utime and stime are fields 14 and 15.
     let (_, fields) = stat.rsplit_once(") ").context("read /proc/…/stat")?;
-    let ticks: f64 = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    let ticks: f64 = fields
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum();
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     Ok(Usage {
         cpu_seconds: ticks / TICKS_PER_SECOND,
@@ -36,6 +42,12 @@ pub(crate) fn read(pid: u32) -> Result<Usage> {
 }
 
 fn kilobytes(status: &str, field: &str) -> f64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
-    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .unwrap_or_default();
+    line.split_whitespace()
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0.0)
 }

@@ -21,9 +21,14 @@ pub(crate) fn fill(repository: &Repository, applications: usize) -> Result<()> {
     let mut chance = Chance(7);
     let words: Vec<String> = (0..2000).map(|_| chance.word()).collect();
     for index in 0..applications {
-        let documents: Vec<String> =
-            manifests(index, &words, &mut chance).iter().map(serde_json::to_string_pretty).collect::<Result<_, _>>()?;
-        repository.write(&format!("apps/{}/all.yaml", name(index)), &format!("{}\n", documents.join("\n---\n")))?;
+        let documents: Vec<String> = manifests(index, &words, &mut chance)
+            .iter()
+            .map(serde_json::to_string_pretty)
+            .collect::<Result<_, _>>()?;
+        repository.write(
+            &format!("apps/{}/all.yaml", name(index)),
+            &format!("{}\n", documents.join("\n---\n")),
+        )?;
     }
     repository.commit("the plain workload").map(drop)
 }
@@ -68,7 +73,9 @@ fn manifests(index: usize, words: &[String], chance: &mut Chance) -> Vec<Value> 
         }}),
     ];
     for number in 0..CONFIG_MAPS {
-        let text: Vec<&str> = (0..WORDS).map(|_| words[chance.below(words.len())].as_str()).collect();
+        let text: Vec<&str> = (0..WORDS)
+            .map(|_| words[chance.below(words.len())].as_str())
+            .collect();
         manifests.push(json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{name}-{number}")},
             "data": {"a.conf": text.join(" "), "k": words[number]},
@@ -121,12 +128,17 @@ struct Chance(u64);
 
 impl Chance {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap_or(0) % bound
     }
 
     fn word(&mut self) -> String {
         let length = 3 + self.below(8);
-        (0..length).map(|_| char::from(b'a' + u8::try_from(self.below(26)).unwrap_or(0))).collect()
+        (0..length)
+            .map(|_| char::from(b'a' + u8::try_from(self.below(26)).unwrap_or(0)))
+            .collect()
     }
 }

@@ -15,10 +15,16 @@ async fn is_told(name: &str, source: Value, condition_type: &str, words: &[&str]
     // What cannot succeed need not be tried five times, over minutes.
     app["spec"]["syncPolicy"]["retry"] = json!({"limit": 1, "backoff": {"duration": "1s"}});
     api.create(kinds::APPLICATION, &app).await?;
-    wait_app(api, namespace, name, &format!("told {condition_type} with {words:?}"), |app| {
-        let message = condition(app, condition_type);
-        words.iter().all(|word| message.contains(word))
-    })
+    wait_app(
+        api,
+        namespace,
+        name,
+        &format!("told {condition_type} with {words:?}"),
+        |app| {
+            let message = condition(app, condition_type);
+            words.iter().all(|word| message.contains(word))
+        },
+    )
     .await
 }
 
@@ -36,8 +42,16 @@ fn repository(name: &str, file: &str, content: &str) -> Result<Repository> {
 #[test]
 fn a_missing_repository() {
     run(async {
-        let source = json!({"repoURL": "file:///nowhere/at/all.git", "path": "app", "targetRevision": "main"});
-        is_told("no-repository", source, "ComparisonError", &["/nowhere/at/all.git"]).await.map(drop)
+        let source =
+            json!({"repoURL": "file:///nowhere/at/all.git", "path": "app", "targetRevision": "main"});
+        is_told(
+            "no-repository",
+            source,
+            "ComparisonError",
+            &["/nowhere/at/all.git"],
+        )
+        .await
+        .map(drop)
     });
 }
 
@@ -47,7 +61,9 @@ fn an_unknown_revision() {
         let repository = repository("no-revision", "app/a.yaml", &config_map("a", "1"))?;
         let mut source = source(&repository, "app");
         source["targetRevision"] = "no-such-branch".into();
-        is_told("no-revision", source, "ComparisonError", &["no-such-branch"]).await.map(drop)
+        is_told("no-revision", source, "ComparisonError", &["no-such-branch"])
+            .await
+            .map(drop)
     });
 }
 
@@ -55,7 +71,14 @@ fn an_unknown_revision() {
 fn a_missing_path() {
     run(async {
         let repository = repository("no-path", "app/a.yaml", &config_map("a", "1"))?;
-        is_told("no-path", source(&repository, "elsewhere"), "ComparisonError", &["elsewhere"]).await.map(drop)
+        is_told(
+            "no-path",
+            source(&repository, "elsewhere"),
+            "ComparisonError",
+            &["elsewhere"],
+        )
+        .await
+        .map(drop)
     });
 }
 
@@ -63,16 +86,33 @@ fn a_missing_path() {
 fn a_path_outside_the_repository() {
     run(async {
         let repository = repository("outside", "app/a.yaml", &config_map("a", "1"))?;
-        is_told("outside", source(&repository, "../../etc"), "ComparisonError", &["../../etc"]).await.map(drop)
+        is_told(
+            "outside",
+            source(&repository, "../../etc"),
+            "ComparisonError",
+            &["../../etc"],
+        )
+        .await
+        .map(drop)
     });
 }
 
 #[test]
 fn broken_yaml_with_its_file_and_line() {
     run(async {
-        let content = format!("{}---\napiVersion: v1\nkind: ConfigMap\nmetadata: [unclosed\n", config_map("a", "1"));
+        let content = format!(
+            "{}---\napiVersion: v1\nkind: ConfigMap\nmetadata: [unclosed\n",
+            config_map("a", "1")
+        );
         let repository = repository("broken-yaml", "app/broken.yaml", &content)?;
-        is_told("broken-yaml", source(&repository, "app"), "ComparisonError", &["broken.yaml", "line"]).await.map(drop)
+        is_told(
+            "broken-yaml",
+            source(&repository, "app"),
+            "ComparisonError",
+            &["broken.yaml", "line"],
+        )
+        .await
+        .map(drop)
     });
 }
 
@@ -80,15 +120,23 @@ fn broken_yaml_with_its_file_and_line() {
 fn a_chart_that_does_not_render_keeps_helms_words() {
     run(async {
         let repository = harness::repository("broken-chart")?;
-        repository.write("chart/Chart.yaml", "apiVersion: v2\nname: sample\nversion: 1.0.0\n")?;
+        repository.write(
+            "chart/Chart.yaml",
+            "apiVersion: v2\nname: sample\nversion: 1.0.0\n",
+        )?;
         repository.write(
             "chart/templates/a.yaml",
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  key: {{ required \"a size is needed\" .Values.size }}\n",
         )?;
         repository.commit("a chart")?;
-        is_told("broken-chart", source(&repository, "chart"), "ComparisonError", &["a size is needed", "templates/a.yaml"])
-            .await
-            .map(drop)
+        is_told(
+            "broken-chart",
+            source(&repository, "chart"),
+            "ComparisonError",
+            &["a size is needed", "templates/a.yaml"],
+        )
+        .await
+        .map(drop)
     });
 }
 
@@ -97,14 +145,22 @@ fn an_unknown_kind_fails_its_sync_only() {
     run(async {
         let content = "apiVersion: example.com/v1\nkind: Widget\nmetadata:\n  name: w\n";
         let repository = repository("unknown-kind", "app/w.yaml", content)?;
-        is_told("unknown-kind", source(&repository, "app"), "SyncError", &["Widget"]).await.map(drop)
+        is_told(
+            "unknown-kind",
+            source(&repository, "app"),
+            "SyncError",
+            &["Widget"],
+        )
+        .await
+        .map(drop)
     });
 }
 
 #[test]
 fn what_the_api_server_refuses() {
     run(async {
-        let content = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  - port: 700000\n";
+        let content =
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  - port: 700000\n";
         let repository = repository("refused", "app/service.yaml", content)?;
         let installation = harness::installation().await;
         let (api, namespace) = (installation.api(), installation.namespace());
@@ -118,7 +174,10 @@ fn what_the_api_server_refuses() {
         // The API server's own words reach the person: which field, and what is allowed.
         let result = &app["status"]["operationState"]["syncResult"]["resources"][0];
         assert_eq!(result["status"], "SyncFailed");
-        assert!(result["message"].as_str().unwrap().contains("spec.ports[0].port"), "{result}");
+        assert!(
+            result["message"].as_str().unwrap().contains("spec.ports[0].port"),
+            "{result}"
+        );
         assert_eq!(app["status"]["sync"]["status"], "OutOfSync");
         Ok(())
     });
@@ -157,19 +216,32 @@ fn a_render_that_fails_later_keeps_the_resources_and_heals() {
         let name = "fails-later";
         let repository = repository(name, "app/a.yaml", &config_map("a", "1"))?;
         let first = repository.head()?;
-        api.create(kinds::APPLICATION, &harness::application(namespace, name, source(&repository, "app"))).await?;
-        wait_app(api, namespace, name, "Synced", |app| harness::synced_to(app, &first)).await?;
+        api.create(
+            kinds::APPLICATION,
+            &harness::application(namespace, name, source(&repository, "app")),
+        )
+        .await?;
+        wait_app(api, namespace, name, "Synced", |app| {
+            harness::synced_to(app, &first)
+        })
+        .await?;
 
         repository.write("app/a.yaml", "kind: [broken\n")?;
         repository.commit("break it")?;
         harness::refresh(api, namespace, name).await?;
-        wait_app(api, namespace, name, "told ComparisonError", |app| condition(app, "ComparisonError").contains("a.yaml")).await?;
+        wait_app(api, namespace, name, "told ComparisonError", |app| {
+            condition(app, "ComparisonError").contains("a.yaml")
+        })
+        .await?;
         // An error is never a reason to prune.
         assert!(api.get(kinds::CONFIG_MAP, name, "a").await?.is_some());
 
         repository.write("app/a.yaml", &config_map("a", "2"))?;
         let third = repository.commit("mend it")?;
-        let app = wait_app(api, namespace, name, "Synced again", |app| harness::synced_to(app, &third)).await?;
+        let app = wait_app(api, namespace, name, "Synced again", |app| {
+            harness::synced_to(app, &third)
+        })
+        .await?;
         assert_eq!(condition(&app, "ComparisonError"), "");
         Ok(())
     });

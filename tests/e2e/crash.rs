@@ -19,8 +19,10 @@ fn a_controller_killed_in_the_middle_of_a_sync_is_no_matter() {
             for index in 0..10 {
                 let manifest = format!(
                     "{}  extra: \"{wave}\"\n",
-                    config_map(&format!("w{wave}-{index}"), "1")
-                        .replace("\ndata:", &format!("\n  annotations: {{argocd.argoproj.io/sync-wave: \"{wave}\"}}\ndata:"))
+                    config_map(&format!("w{wave}-{index}"), "1").replace(
+                        "\ndata:",
+                        &format!("\n  annotations: {{argocd.argoproj.io/sync-wave: \"{wave}\"}}\ndata:")
+                    )
                 );
                 repository.write(&format!("app/w{wave}-{index}.yaml"), &manifest)?;
             }
@@ -32,12 +34,16 @@ fn a_controller_killed_in_the_middle_of_a_sync_is_no_matter() {
         )?;
         let revision = repository.commit("three waves")?;
         let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
-        api.create(kinds::APPLICATION, &harness::application(namespace, name, source)).await?;
+        api.create(kinds::APPLICATION, &harness::application(namespace, name, source))
+            .await?;
 
         // Wave 1 waits for the Job, which no kubelet ever runs: the sync is in its middle.
         wait(&api, kinds::JOB, name, "gate", "created", |job| job.is_some()).await?;
         installation.kill_controller();
-        assert!(api.get(kinds::CONFIG_MAP, name, "w2-0").await?.is_none(), "wave 2 waits for wave 1");
+        assert!(
+            api.get(kinds::CONFIG_MAP, name, "w2-0").await?.is_none(),
+            "wave 2 waits for wave 1"
+        );
         installation.start_controller()?;
         wait_app(&api, namespace, name, "still Running after the restart", |app| {
             app["status"]["operationState"]["phase"] == "Running"
@@ -49,12 +55,25 @@ fn a_controller_killed_in_the_middle_of_a_sync_is_no_matter() {
         let app = wait_app(&api, namespace, name, "Synced", |app| synced_to(app, &revision)).await?;
         for wave in 0..3 {
             for index in 0..10 {
-                let live = api.get(kinds::CONFIG_MAP, name, &format!("w{wave}-{index}")).await?;
+                let live = api
+                    .get(kinds::CONFIG_MAP, name, &format!("w{wave}-{index}"))
+                    .await?;
                 assert_eq!(live.expect("applied")["data"]["extra"], wave.to_string());
             }
         }
-        assert_eq!(app["status"]["history"].as_array().unwrap().len(), 1, "one sync, one entry");
-        assert_eq!(app["status"]["operationState"]["syncResult"]["resources"].as_array().unwrap().len(), 32, "30 settings, the Job, the Namespace");
+        assert_eq!(
+            app["status"]["history"].as_array().unwrap().len(),
+            1,
+            "one sync, one entry"
+        );
+        assert_eq!(
+            app["status"]["operationState"]["syncResult"]["resources"]
+                .as_array()
+                .unwrap()
+                .len(),
+            32,
+            "30 settings, the Job, the Namespace"
+        );
         Ok(())
     });
 }
@@ -72,5 +91,7 @@ async fn complete_job(api: &argosy_test_cluster::api::Api, namespace: &str) -> R
             {"type": "Complete", "status": "True", "lastProbeTime": now, "lastTransitionTime": now},
         ],
     }});
-    api.patch_status(kinds::JOB, namespace, "gate", &status).await.map(drop)
+    api.patch_status(kinds::JOB, namespace, "gate", &status)
+        .await
+        .map(drop)
 }

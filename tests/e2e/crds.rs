@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 
 use crate::harness::{self, run};
 
-const APPLICATION_SET: Kind = Kind { api_version: "argoproj.io/v1alpha1", plural: "applicationsets" };
+const APPLICATION_SET: Kind = Kind {
+    api_version: "argoproj.io/v1alpha1",
+    plural: "applicationsets",
+};
 
 /// The examples that fill every field, made for the round trip of the types.
 fn examples() -> Result<Vec<(Kind, Value)>> {
@@ -16,7 +19,8 @@ fn examples() -> Result<Vec<(Kind, Value)>> {
     let mut examples = Vec::new();
     for entry in std::fs::read_dir(&dir).with_context(|| format!("read {}", dir.display()))? {
         let path = entry?.path();
-        let example: Value = serde_json::from_slice(&std::fs::read(&path)?).with_context(|| format!("{}", path.display()))?;
+        let example: Value =
+            serde_json::from_slice(&std::fs::read(&path)?).with_context(|| format!("{}", path.display()))?;
         let kind = match example["kind"].as_str() {
             Some("Application") => kinds::APPLICATION,
             Some("AppProject") => kinds::PROJECT,
@@ -35,14 +39,24 @@ fn the_api_server_keeps_every_field_of_the_examples() {
         let api = installation.api();
         // A namespace of its own: no controller acts on these.
         let namespace = "crd-examples";
-        api.apply(kinds::NAMESPACE, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await?;
+        api.apply(
+            kinds::NAMESPACE,
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        )
+        .await?;
         let examples = examples()?;
         assert!(examples.len() >= 3, "an example of each kind");
         for (kind, mut example) in examples {
             // Identity as a person writes it: what the server sets cannot be sent.
             example["metadata"] = json!({"name": example["metadata"]["name"], "namespace": namespace});
-            let name = example["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let stored = api.create(kind, &example).await.with_context(|| format!("create example {name}"))?;
+            let name = example["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            let stored = api
+                .create(kind, &example)
+                .await
+                .with_context(|| format!("create example {name}"))?;
             for part in ["spec", "status", "operation"] {
                 // ApplicationSet has a status subresource: a create leaves its status out.
                 if kind.plural == "applicationsets" && part == "status" {

@@ -12,7 +12,10 @@ fn the_finalizer_deletes_the_resources_first() {
         let (api, namespace) = (installation.api(), installation.namespace());
         for (name, finalizer) in [
             ("cascade-foreground", "resources-finalizer.argocd.argoproj.io"),
-            ("cascade-background", "resources-finalizer.argocd.argoproj.io/background"),
+            (
+                "cascade-background",
+                "resources-finalizer.argocd.argoproj.io/background",
+            ),
         ] {
             let repository = harness::repository(name)?;
             repository.write("app/a.yaml", &config_map("a", "1"))?;
@@ -28,9 +31,18 @@ fn the_finalizer_deletes_the_resources_first() {
             wait_app(api, namespace, name, "Synced", |app| synced_to(app, &revision)).await?;
 
             api.delete(kinds::APPLICATION, namespace, name).await?;
-            wait(api, kinds::APPLICATION, namespace, name, "gone", |app| app.is_none()).await?;
-            assert!(api.get(kinds::CONFIG_MAP, name, "a").await?.is_none(), "{name}: the resource goes before the Application");
-            assert!(api.get(kinds::CONFIG_MAP, name, "kept").await?.is_some(), "{name}: Delete=false keeps its resource");
+            wait(api, kinds::APPLICATION, namespace, name, "gone", |app| {
+                app.is_none()
+            })
+            .await?;
+            assert!(
+                api.get(kinds::CONFIG_MAP, name, "a").await?.is_none(),
+                "{name}: the resource goes before the Application"
+            );
+            assert!(
+                api.get(kinds::CONFIG_MAP, name, "kept").await?.is_some(),
+                "{name}: Delete=false keeps its resource"
+            );
         }
         Ok(())
     });
@@ -46,10 +58,14 @@ fn without_a_finalizer_the_resources_stay() {
         repository.write("app/a.yaml", &config_map("a", "1"))?;
         let revision = repository.commit("settings")?;
         let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
-        api.create(kinds::APPLICATION, &harness::application(namespace, name, source)).await?;
+        api.create(kinds::APPLICATION, &harness::application(namespace, name, source))
+            .await?;
         wait_app(api, namespace, name, "Synced", |app| synced_to(app, &revision)).await?;
         api.delete(kinds::APPLICATION, namespace, name).await?;
-        wait(api, kinds::APPLICATION, namespace, name, "gone", |app| app.is_none()).await?;
+        wait(api, kinds::APPLICATION, namespace, name, "gone", |app| {
+            app.is_none()
+        })
+        .await?;
         assert!(api.get(kinds::CONFIG_MAP, name, "a").await?.is_some());
         Ok(())
     });
@@ -61,7 +77,11 @@ fn a_destination_that_is_gone_does_not_hold_the_application() {
         let installation = harness::installation().await;
         let (api, namespace) = (installation.api(), installation.namespace());
         let name = "no-cluster";
-        let mut app = harness::application(namespace, name, json!({"repoURL": "file:///nowhere.git", "path": "app"}));
+        let mut app = harness::application(
+            namespace,
+            name,
+            json!({"repoURL": "file:///nowhere.git", "path": "app"}),
+        );
         app["metadata"]["finalizers"] = json!(["resources-finalizer.argocd.argoproj.io"]);
         app["spec"]["destination"] = json!({"server": "https://gone.example.com", "namespace": name});
         api.create(kinds::APPLICATION, &app).await?;
@@ -70,7 +90,10 @@ fn a_destination_that_is_gone_does_not_hold_the_application() {
         })
         .await?;
         api.delete(kinds::APPLICATION, namespace, name).await?;
-        wait(api, kinds::APPLICATION, namespace, name, "gone", |app| app.is_none()).await?;
+        wait(api, kinds::APPLICATION, namespace, name, "gone", |app| {
+            app.is_none()
+        })
+        .await?;
         Ok(())
     });
 }

@@ -42,7 +42,11 @@ pub(crate) fn cluster() -> &'static Cluster {
 pub(crate) async fn installation() -> &'static Installation {
     static INSTALLATION: OnceCell<Installation> = OnceCell::const_new();
     INSTALLATION
-        .get_or_init(|| async { start_installation("argocd").await.expect("start the shared installation") })
+        .get_or_init(|| async {
+            start_installation("argocd")
+                .await
+                .expect("start the shared installation")
+        })
         .await
 }
 
@@ -61,7 +65,10 @@ pub(crate) async fn start_installation(namespace: &str) -> Result<Installation> 
 /// The shipped program, built by `cargo xtask test` before the tests.
 pub(crate) fn program() -> PathBuf {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/debug/argosy");
-    assert!(program.is_file(), "build the program first: cargo build -p argosy");
+    assert!(
+        program.is_file(),
+        "build the program first: cargo build -p argosy"
+    );
     program
 }
 
@@ -112,9 +119,11 @@ pub(crate) async fn wait_app(
     what: &str,
     condition: impl Fn(&Value) -> bool,
 ) -> Result<Value> {
-    wait(api, kinds::APPLICATION, control_plane, name, what, |app| app.is_some_and(&condition))
-        .await?
-        .with_context(|| format!("Application {name} is gone"))
+    wait(api, kinds::APPLICATION, control_plane, name, what, |app| {
+        app.is_some_and(&condition)
+    })
+    .await?
+    .with_context(|| format!("Application {name} is gone"))
 }
 
 /// Waits until the object (None: absent) meets `condition`, and returns it.
@@ -159,9 +168,15 @@ pub(crate) fn synced_to(app: &Value, revision: &str) -> bool {
 
 /// The message of the condition of that type, or "".
 pub(crate) fn condition<'a>(app: &'a Value, condition_type: &str) -> &'a str {
-    let conditions = app["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    let found = conditions.iter().find(|condition| condition["type"] == condition_type);
-    found.and_then(|condition| condition["message"].as_str()).unwrap_or_default()
+    let conditions = app["status"]["conditions"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let found = conditions
+        .iter()
+        .find(|condition| condition["type"] == condition_type);
+    found
+        .and_then(|condition| condition["message"].as_str())
+        .unwrap_or_default()
 }
 
 /// Asks for a look now, as `argocd app get --refresh` does.
@@ -170,5 +185,7 @@ pub(crate) fn condition<'a>(app: &'a Value, condition_type: &str) -> &'a str {
 /// When the API server refuses.
 pub(crate) async fn refresh(api: &Api, control_plane: &str, name: &str) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}});
-    api.merge_patch(kinds::APPLICATION, control_plane, name, &patch).await.map(drop)
+    api.merge_patch(kinds::APPLICATION, control_plane, name, &patch)
+        .await
+        .map(drop)
 }

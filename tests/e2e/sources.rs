@@ -7,7 +7,13 @@ use serde_json::{Value, json};
 use crate::harness::{self, config_map, run, synced_to, wait_app};
 
 /// What every source kind must come to: Synced, Healthy, the type recognised, the ConfigMap live with its value.
-async fn becomes_synced(name: &str, files: &[(&str, &str)], source: Value, expected_type: &str, data: Value) -> Result<()> {
+async fn becomes_synced(
+    name: &str,
+    files: &[(&str, &str)],
+    source: Value,
+    expected_type: &str,
+    data: Value,
+) -> Result<()> {
     let installation = harness::installation().await;
     let (api, namespace) = (installation.api(), installation.namespace());
     let repository = harness::repository(name)?;
@@ -18,15 +24,22 @@ async fn becomes_synced(name: &str, files: &[(&str, &str)], source: Value, expec
     let mut source = source;
     source["repoURL"] = repository.url().into();
     source["targetRevision"] = "main".into();
-    api.create(kinds::APPLICATION, &harness::application(namespace, name, source)).await?;
+    api.create(kinds::APPLICATION, &harness::application(namespace, name, source))
+        .await?;
     let app = wait_app(api, namespace, name, "Synced and Healthy", |app| {
         synced_to(app, &revision) && app["status"]["health"]["status"] == "Healthy"
     })
     .await?;
     assert_eq!(app["status"]["sourceType"], expected_type);
     assert_eq!(app["status"]["history"][0]["revision"], revision.as_str());
-    assert_eq!(app["status"]["operationState"]["operation"]["initiatedBy"]["automated"], true);
-    let live = api.get(kinds::CONFIG_MAP, name, "settings").await?.expect("the ConfigMap was created");
+    assert_eq!(
+        app["status"]["operationState"]["operation"]["initiatedBy"]["automated"],
+        true
+    );
+    let live = api
+        .get(kinds::CONFIG_MAP, name, "settings")
+        .await?
+        .expect("the ConfigMap was created");
     assert_eq!(live["data"], data);
     assert_eq!(
         live["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"],
@@ -41,7 +54,10 @@ fn a_directory_of_manifests_becomes_synced() {
         "plain",
         &[
             ("app/settings.yaml", &config_map("settings", "plain")),
-            ("app/account.json", r#"{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "runner"}}"#),
+            (
+                "app/account.json",
+                r#"{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "runner"}}"#,
+            ),
             ("app/notes.txt", "not a manifest"),
             ("other/broken.yaml", "a: [unclosed"),
         ],
@@ -56,7 +72,10 @@ fn a_helm_chart_becomes_synced() {
     run(becomes_synced(
         "helm",
         &[
-            ("chart/Chart.yaml", "apiVersion: v2\nname: sample\nversion: 1.2.3\n"),
+            (
+                "chart/Chart.yaml",
+                "apiVersion: v2\nname: sample\nversion: 1.2.3\n",
+            ),
             ("chart/values.yaml", "greeting: from the chart\n"),
             ("chart/values-prod.yaml", "greeting: from a file\n"),
             (
@@ -122,7 +141,10 @@ fn a_chart_takes_its_values_from_another_repository() {
         let installation = harness::installation().await;
         let (api, namespace) = (installation.api(), installation.namespace());
         let charts = harness::repository("charts")?;
-        charts.write("sample/Chart.yaml", "apiVersion: v2\nname: sample\nversion: 1.0.0\n")?;
+        charts.write(
+            "sample/Chart.yaml",
+            "apiVersion: v2\nname: sample\nversion: 1.0.0\n",
+        )?;
         charts.write(
             "sample/templates/settings.yaml",
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\ndata:\n  size: {{ .Values.size | quote }}\n",
@@ -142,11 +164,18 @@ fn a_chart_takes_its_values_from_another_repository() {
         ]);
         api.create(kinds::APPLICATION, &app).await?;
         let app = wait_app(api, namespace, "multi-source", "Synced", |app| {
-            app["status"]["sync"]["status"] == "Synced" && app["status"]["operationState"]["phase"] == "Succeeded"
+            app["status"]["sync"]["status"] == "Synced"
+                && app["status"]["operationState"]["phase"] == "Succeeded"
         })
         .await?;
-        assert_eq!(app["status"]["sync"]["revisions"], json!([chart_revision, config_revision]));
-        let live = api.get(kinds::CONFIG_MAP, "multi-source", "settings").await?.expect("the ConfigMap was created");
+        assert_eq!(
+            app["status"]["sync"]["revisions"],
+            json!([chart_revision, config_revision])
+        );
+        let live = api
+            .get(kinds::CONFIG_MAP, "multi-source", "settings")
+            .await?
+            .expect("the ConfigMap was created");
         assert_eq!(live["data"]["size"], "large");
         Ok(())
     });

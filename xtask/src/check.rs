@@ -13,14 +13,39 @@ use crate::{go, shell, test, tidy};
 pub(crate) fn run() -> Result<()> {
     shell::run(&mut shell::cargo(["fmt", "--all", "--check"]))?;
     tidy::run()?;
-    shell::run(Command::new("go").args(["vet", "-trimpath", "./..."]).current_dir(go::worker_dir()))?;
-    shell::run(&mut shell::cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    shell::run(
+        Command::new("go")
+            .args(["vet", "-trimpath", "./..."])
+            .current_dir(go::worker_dir()),
+    )?;
+    shell::run(&mut shell::cargo([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
     if shell::has("cargo-deny") {
-        shell::run(&mut shell::cargo(["deny", "check", "bans", "licenses", "sources"]))?;
+        shell::run(&mut shell::cargo([
+            "deny", "check", "bans", "licenses", "sources",
+        ]))?;
     } else {
-        eprintln!("cargo-deny is not installed: licences and sources were not checked (cargo install cargo-deny)");
+        eprintln!(
+            "cargo-deny is not installed: licences and sources were not checked (cargo install cargo-deny)"
+        );
     }
-    let check = ["run", "--quiet", "--package", "xtask", "--features", "codegen", "--", "codegen", "--check"];
+    let check = [
+        "run",
+        "--quiet",
+        "--package",
+        "xtask",
+        "--features",
+        "codegen",
+        "--",
+        "codegen",
+        "--check",
+    ];
     shell::run(&mut shell::cargo(check))?;
     test::run()
 }

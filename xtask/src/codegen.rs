@@ -12,12 +12,18 @@ use crate::shell;
 
 /// Proto packages whose messages are hand-written, and where.
 const BY_HAND: &[(&str, &str)] = &[
-    (".github.com.argoproj.argo_cd.v3.pkg.apis.application.v1alpha1", "crate::v1alpha1"),
+    (
+        ".github.com.argoproj.argo_cd.v3.pkg.apis.application.v1alpha1",
+        "crate::v1alpha1",
+    ),
     (".k8s.io.api.core.v1", "crate::meta"),
     (".k8s.io.apimachinery.pkg.apis.meta.v1", "crate::meta"),
     (".k8s.io.apimachinery.pkg.runtime", "crate::meta"),
     (".k8s.io.apimachinery.pkg.util.intstr", "crate::meta"),
-    (".k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1", "crate::meta"),
+    (
+        ".k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1",
+        "crate::meta",
+    ),
 ];
 
 /// The services, by the package that names their file.
@@ -35,7 +41,8 @@ pub(crate) fn run(check: bool) -> Result<()> {
 
     for (package, _) in SERVICES {
         let name = format!("{package}.rs");
-        let code = fs::read_to_string(fresh.path().join(&name)).with_context(|| format!("read the new {name}"))?;
+        let code =
+            fs::read_to_string(fresh.path().join(&name)).with_context(|| format!("read the new {name}"))?;
         let target = committed.join(&name);
         if !check {
             fs::create_dir_all(&committed)?;
@@ -50,9 +57,14 @@ pub(crate) fn run(check: bool) -> Result<()> {
 fn generate(protos: &Path, out: &Path) -> Result<()> {
     let files = SERVICES.iter().map(|(_, file)| file);
     let descriptors = protox::compile(files, [protos]).context("compile api/proto")?;
-    let mut builder = tonic_prost_build::configure().btree_map(".").emit_rerun_if_changed(false).out_dir(out);
+    let mut builder = tonic_prost_build::configure()
+        .btree_map(".")
+        .emit_rerun_if_changed(false)
+        .out_dir(out);
     for (package, module) in BY_HAND {
         builder = builder.extern_path(*package, *module);
     }
-    builder.compile_fds(descriptors).context("generate Rust from api/proto")
+    builder
+        .compile_fds(descriptors)
+        .context("generate Rust from api/proto")
 }

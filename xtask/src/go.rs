@@ -30,10 +30,21 @@ pub(crate) fn build_servers() -> Result<()> {
     let kubernetes = format!("-s -w -X k8s.io/component-base/version.gitVersion={version}");
     let programs = [
         ("etcd", "go.etcd.io/etcd/server/v3", "-s -w"),
-        ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", &kubernetes),
-        ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", &kubernetes),
+        (
+            "kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-apiserver",
+            &kubernetes,
+        ),
+        (
+            "kube-controller-manager",
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+            &kubernetes,
+        ),
     ];
-    if programs.iter().any(|(name, ..)| !tools_dir().join(name).is_file()) {
+    if programs
+        .iter()
+        .any(|(name, ..)| !tools_dir().join(name).is_file())
+    {
         eprintln!("Building a Kubernetes control plane from its Go modules: some minutes, once.");
     }
     for (name, package, flags) in programs {
@@ -47,7 +58,12 @@ pub(crate) fn build_servers() -> Result<()> {
 /// # Errors
 /// When the build fails.
 pub(crate) fn build_render_worker() -> Result<()> {
-    build(&worker_dir(), "./cmd/argosy-render-worker", &render_worker(), "-s -w")
+    build(
+        &worker_dir(),
+        "./cmd/argosy-render-worker",
+        &render_worker(),
+        "-s -w",
+    )
 }
 
 /// Where the servers are built to.
@@ -67,12 +83,17 @@ pub(crate) fn worker_dir() -> PathBuf {
 
 fn kubernetes_version(module: &Path) -> Result<String> {
     let mut list = Command::new("go");
-    list.args(["list", "-m", "-f", "{{.Version}}", KUBERNETES_MODULE]).current_dir(module);
+    list.args(["list", "-m", "-f", "{{.Version}}", KUBERNETES_MODULE])
+        .current_dir(module);
     Ok(shell::output(&mut list)?.trim().to_owned())
 }
 
 fn build(module: &Path, package: &str, output: &Path, flags: &str) -> Result<()> {
     let mut command = Command::new("go");
-    command.args(["build", "-trimpath", "-ldflags", flags, "-o"]).arg(output).arg(package).current_dir(module);
+    command
+        .args(["build", "-trimpath", "-ldflags", flags, "-o"])
+        .arg(output)
+        .arg(package)
+        .current_dir(module);
     shell::run(&mut command)
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask`: what people do in this repository, each as one command.
 
+mod check;
 #[cfg(feature = "codegen")]
 mod codegen;
-mod check;
 mod demo;
 mod go;
 #[cfg(feature = "codegen")]
@@ -70,7 +70,16 @@ fn generate(check: bool, openapi: Option<&std::path::Path>) -> Result<()> {
 /// The generators bring a protobuf compiler along, which no other command wants to wait for: they are a feature.
 #[cfg(not(feature = "codegen"))]
 fn generate(check: bool, openapi: Option<&std::path::Path>) -> Result<()> {
-    let mut command = shell::cargo(["run", "--quiet", "--package", "xtask", "--features", "codegen", "--", "codegen"]);
+    let mut command = shell::cargo([
+        "run",
+        "--quiet",
+        "--package",
+        "xtask",
+        "--features",
+        "codegen",
+        "--",
+        "codegen",
+    ]);
     if check {
         command.arg("--check");
     }

@@ -30,7 +30,9 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
 
 fn read(folder: &Path) -> Result<Vec<Value>> {
     let entries = fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut files = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
     files.sort();
     let parse = |file: &std::path::PathBuf| {
@@ -46,7 +48,12 @@ fn lines(facts: &Value) -> String {
     for (at, (part, entries)) in facts.as_object().into_iter().flatten().enumerate() {
         let _ = write!(text, "{}\n\"{part}\":{{", if at > 0 { "," } else { "" });
         for (at, (name, entry)) in entries.as_object().into_iter().flatten().enumerate() {
-            let _ = write!(text, "{}\n{}:{entry}", if at > 0 { "," } else { "" }, Value::from(name.as_str()));
+            let _ = write!(
+                text,
+                "{}\n{}:{entry}",
+                if at > 0 { "," } else { "" },
+                Value::from(name.as_str())
+            );
         }
         text.push('}');
     }

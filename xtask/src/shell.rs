@@ -40,7 +40,11 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     let text = describe(command);
     let output = command.output().with_context(|| format!("start `{text}`"))?;
     if !output.status.success() {
-        bail!("`{text}` failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "`{text}` failed: {}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     String::from_utf8(output.stdout).with_context(|| format!("read the output of `{text}`"))
 }
@@ -54,7 +58,11 @@ pub(crate) fn has(program: &str) -> bool {
 }
 
 fn describe(command: &Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned());
     std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
 }

@@ -13,9 +13,14 @@ use crate::{go, shell};
 pub(crate) fn run() -> Result<()> {
     require_programs()?;
     go::build_all()?;
-    shell::run(Command::new("go").args(["test", "-trimpath", "./..."]).current_dir(go::worker_dir()))?;
-    // The end-to-end tests start the shipped program as an operator would.
-    shell::run(&mut shell::cargo(["build", "--package", "argosy"]))?;
+    shell::run(
+        Command::new("go")
+            .args(["test", "-trimpath", "./..."])
+            .current_dir(go::worker_dir()),
+    )?;
+    // The end-to-end tests start the shipped program as an operator would. Built together with the tests it has the
+    // same dependencies as they, which are compiled once.
+    shell::run(&mut shell::cargo(["build", "--workspace", "--bins", "--tests"]))?;
     shell::run(
         shell::cargo(["test", "--workspace", "--no-fail-fast"])
             .env("ARGOSY_TOOLS", go::tools_dir())
@@ -33,7 +38,13 @@ fn require_programs() -> Result<()> {
         let mut update = Command::new("apt-get");
         shell::run(update.args(["update", "-qq"]))?;
         let mut install = Command::new("apt-get");
-        install.args(["install", "-y", "-qq", "--no-install-recommends", "openssh-server"]);
+        install.args([
+            "install",
+            "-y",
+            "-qq",
+            "--no-install-recommends",
+            "openssh-server",
+        ]);
         return shell::run(install.env("DEBIAN_FRONTEND", "noninteractive"));
     }
     bail!("the tests of Git over ssh need sshd: install OpenSSH's server and run this again")

@@ -18,7 +18,12 @@ const IMPURE: [&str; 4] = ["tokio", "kube", "tonic", "reqwest"];
 /// Lists the findings.
 pub(crate) fn run() -> Result<()> {
     let root = shell::root();
-    let metadata = shell::output(&mut shell::cargo(["metadata", "--format-version", "1", "--locked"]))?;
+    let metadata = shell::output(&mut shell::cargo([
+        "metadata",
+        "--format-version",
+        "1",
+        "--locked",
+    ]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("read cargo metadata")?;
     let mut findings = Vec::new();
     check_purity(&metadata, &mut findings);
@@ -27,7 +32,14 @@ pub(crate) fn run() -> Result<()> {
     if findings.is_empty() {
         return Ok(());
     }
-    bail!("tidy found:\n{}", findings.iter().map(|finding| format!("  - {finding}")).collect::<Vec<_>>().join("\n"))
+    bail!(
+        "tidy found:\n{}",
+        findings
+            .iter()
+            .map(|finding| format!("  - {finding}"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    )
 }
 
 /// No crate under engine/ reaches the network or a runtime.
@@ -39,20 +51,28 @@ fn check_purity(metadata: &Value, findings: &mut Vec<String>) {
             continue;
         }
         if let Some(chain) = way_to_impure(text(package, "id"), &edges) {
-            findings.push(format!("{} reaches what decisions must not: {}", text(package, "name"), chain.join(" -> ")));
+            findings.push(format!(
+                "{} reaches what decisions must not: {}",
+                text(package, "name"),
+                chain.join(" -> ")
+            ));
         }
     }
 }
 
 /// The normal dependencies of each package, by package id.
 fn edges(metadata: &Value) -> BTreeMap<&str, Vec<&str>> {
-    let nodes = metadata["resolve"]["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    let nodes = metadata["resolve"]["nodes"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
     nodes
         .iter()
         .map(|node| {
             let deps = node["deps"].as_array().map_or(&[][..], Vec::as_slice);
             let normal = deps.iter().filter(|dep| {
-                dep["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))
+                dep["dep_kinds"]
+                    .as_array()
+                    .is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))
             });
             (text(node, "id"), normal.map(|dep| text(dep, "pkg")).collect())
         })
@@ -92,7 +112,10 @@ fn check_lints_inherited(metadata: &Value, findings: &mut Vec<String>) -> Result
         let manifest = text(package, "manifest_path");
         let content = fs::read_to_string(manifest).with_context(|| format!("read {manifest}"))?;
         if !content.contains("[lints]\nworkspace = true") {
-            findings.push(format!("{} does not take its lints from the workspace", text(package, "name")));
+            findings.push(format!(
+                "{} does not take its lints from the workspace",
+                text(package, "name")
+            ));
         }
     }
     Ok(())
@@ -111,10 +134,16 @@ fn check_map(root: &Path, findings: &mut Vec<String>) -> Result<()> {
 }
 
 fn members(metadata: &Value) -> impl Iterator<Item = &Value> {
-    let members: BTreeSet<&str> =
-        metadata["workspace_members"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let members: BTreeSet<&str> = metadata["workspace_members"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
-    packages.iter().filter(move |package| members.contains(text(package, "id")))
+    packages
+        .iter()
+        .filter(move |package| members.contains(text(package, "id")))
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {

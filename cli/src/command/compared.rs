@@ -51,17 +51,31 @@ pub(crate) fn compare(args: &Args) -> Result<Compared> {
     let desired = input::documents(&args.desired)?;
     let live = input::documents(&args.live)?;
     let schemas = schemas(args.schema.as_deref(), desired.iter().chain(&live))?;
-    let namespace = application.as_ref().map_or("", |app| app.spec.destination.namespace.as_str());
+    let namespace = application
+        .as_ref()
+        .map_or("", |app| app.spec.destination.namespace.as_str());
     let rules = ignore_rules(application.as_ref()).with_context(|| file_of(args.app.as_deref()))?;
     let sync_options = application_options(application.as_ref());
     let pairs = pair_up(desired, live, namespace, &schemas)
         .into_iter()
         .map(|(key, desired, live)| {
             let applied = resource_options(&sync_options, None, desired.as_ref(), live.as_ref());
-            let options = Options { server_side_apply: applied.server_side_apply, ..Options::default() };
-            let context = Context { schemas: &schemas, rules: &rules, options: &options };
+            let options = Options {
+                server_side_apply: applied.server_side_apply,
+                ..Options::default()
+            };
+            let context = Context {
+                schemas: &schemas,
+                rules: &rules,
+                options: &options,
+            };
             let comparison = argosy_diff::compare(desired.as_ref(), live.as_ref(), &context);
-            Pair { key, desired, live, comparison }
+            Pair {
+                key,
+                desired,
+                live,
+                comparison,
+            }
         })
         .collect();
     Ok(Compared { application, pairs })
@@ -70,7 +84,11 @@ pub(crate) fn compare(args: &Args) -> Result<Compared> {
 /// The sync options of the Application's policy.
 pub(crate) fn application_options(application: Option<&Application>) -> SyncOptions {
     let policy = application.and_then(|app| app.spec.sync_policy.as_ref());
-    SyncOptions::parse(policy.iter().flat_map(|policy| policy.sync_options.iter().map(String::as_str)))
+    SyncOptions::parse(
+        policy
+            .iter()
+            .flat_map(|policy| policy.sync_options.iter().map(String::as_str)),
+    )
 }
 
 fn file_of(app: Option<&Path>) -> String {
@@ -82,18 +100,28 @@ fn schemas<'a>(file: Option<&Path>, documents: impl Iterator<Item = &'a Value>) 
         None => Schemas::builtin(),
         Some(file) => {
             let bytes = input::read(file)?;
-            let document: Value = serde_json::from_slice(&bytes).with_context(|| format!("{}: read JSON", file.display()))?;
+            let document: Value =
+                serde_json::from_slice(&bytes).with_context(|| format!("{}: read JSON", file.display()))?;
             check_openapi(&document).with_context(|| file.display().to_string())?;
             Schemas::from_openapi_v3([&document])
         }
     };
     let crds: Vec<&Value> = documents.filter(|document| meta::is_crd(document)).collect();
-    Ok(if crds.is_empty() { base } else { base.with_crds(&crds) })
+    Ok(if crds.is_empty() {
+        base
+    } else {
+        base.with_crds(&crds)
+    })
 }
 
 fn check_openapi(document: &Value) -> Result<()> {
-    if document["openapi"].as_str().is_none_or(|version| !version.starts_with("3.")) {
-        bail!("`openapi` is not 3.x: a document such as a kube-apiserver serves under /openapi/v3/ is expected");
+    if document["openapi"]
+        .as_str()
+        .is_none_or(|version| !version.starts_with("3."))
+    {
+        bail!(
+            "`openapi` is not 3.x: a document such as a kube-apiserver serves under /openapi/v3/ is expected"
+        );
     }
     if !document["components"]["schemas"].is_object() {
         bail!("`components.schemas` is missing");
@@ -102,15 +130,18 @@ fn check_openapi(document: &Value) -> Result<()> {
 }
 
 fn ignore_rules(application: Option<&Application>) -> Result<IgnoreRules> {
-    let rules = application.into_iter().flat_map(|app| &app.spec.ignore_differences).map(|rule| IgnoreRule {
-        group: rule.group.clone(),
-        kind: rule.kind.clone(),
-        name: rule.name.clone(),
-        namespace: rule.namespace.clone(),
-        json_pointers: rule.json_pointers.clone(),
-        jq_path_expressions: rule.jq_path_expressions.clone(),
-        managed_fields_managers: rule.managed_fields_managers.clone(),
-    });
+    let rules = application
+        .into_iter()
+        .flat_map(|app| &app.spec.ignore_differences)
+        .map(|rule| IgnoreRule {
+            group: rule.group.clone(),
+            kind: rule.kind.clone(),
+            name: rule.name.clone(),
+            namespace: rule.namespace.clone(),
+            json_pointers: rule.json_pointers.clone(),
+            jq_path_expressions: rule.jq_path_expressions.clone(),
+            managed_fields_managers: rule.managed_fields_managers.clone(),
+        });
     let (rules, findings) = IgnoreRules::new(rules);
     match findings.into_iter().next() {
         Some(finding) => Err(anyhow!("spec.ignoreDifferences: {finding}")),
@@ -123,11 +154,17 @@ type Unpaired = (ResourceKey, Option<Value>, Option<Value>);
 /// Pairs by key. A desired object without namespace gets that of the destination if its kind is namespaced; two files
 /// of one object each are a pair even if their namespaces are written differently.
 fn pair_up(desired: Vec<Value>, live: Vec<Value>, namespace: &str, schemas: &Schemas) -> Vec<Unpaired> {
-    let mut live: BTreeMap<ResourceKey, Value> = live.into_iter().map(|object| (meta::key(&object), object)).collect();
+    let mut live: BTreeMap<ResourceKey, Value> = live
+        .into_iter()
+        .map(|object| (meta::key(&object), object))
+        .collect();
     let mut pairs = Vec::new();
     for object in desired {
         let mut key = meta::key(&object);
-        let scope = schemas.scope(&GroupKind { group: key.group.clone(), kind: key.kind.clone() });
+        let scope = schemas.scope(&GroupKind {
+            group: key.group.clone(),
+            kind: key.kind.clone(),
+        });
         match scope {
             Some(Scope::Cluster) => key.namespace = String::new(),
             _ if key.namespace.is_empty() => key.namespace = namespace_for(&key, namespace, &live),
@@ -145,7 +182,9 @@ fn namespace_for(key: &ResourceKey, destination: &str, live: &BTreeMap<ResourceK
     if !destination.is_empty() {
         return destination.to_owned();
     }
-    let mut same = live.keys().filter(|live| live.group == key.group && live.kind == key.kind && live.name == key.name);
+    let mut same = live
+        .keys()
+        .filter(|live| live.group == key.group && live.kind == key.kind && live.name == key.name);
     match (same.next(), same.next()) {
         (Some(only), None) => only.namespace.clone(),
         _ => String::new(),

@@ -49,28 +49,47 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
-    let story = Story { quiet: args.json, started: Instant::now() };
+    let story = Story {
+        quiet: args.json,
+        started: Instant::now(),
+    };
     let scratch = tempfile::Builder::new().prefix("argosy-demo-").tempdir()?;
 
-    story.tell("Starting a Kubernetes control plane (etcd, kube-apiserver, kube-controller-manager) on loopback");
+    story.tell(
+        "Starting a Kubernetes control plane (etcd, kube-apiserver, kube-controller-manager) on loopback",
+    );
     let cluster = Cluster::start(Binaries::locate()?)?;
     story.tell("Making a Git repository from examples/");
     let repository = sample_repository(&args.examples, &scratch.path().join("repository"))?;
     story.tell("Starting argosy repo-server and argosy controller");
-    let installation = Installation::start(&cluster, Options {
-        program: std::env::current_exe().context("find this program")?,
-        namespace: NAMESPACE.into(),
-        dir: scratch.path().join("argosy"),
-        attention: Some(ATTENTION),
-    })
+    let installation = Installation::start(
+        &cluster,
+        Options {
+            program: std::env::current_exe().context("find this program")?,
+            namespace: NAMESPACE.into(),
+            dir: scratch.path().join("argosy"),
+            attention: Some(ATTENTION),
+        },
+    )
     .await?;
 
     let names = create_applications(installation.api(), &args.examples, &repository.url()).await?;
-    story.tell(&format!("Created {} Applications: {}", names.len(), names.join(", ")));
+    story.tell(&format!(
+        "Created {} Applications: {}",
+        names.len(),
+        names.join(", ")
+    ));
     let first = repository.head()?;
-    let all_synced = watch(&story, installation.api(), &names, |application| is_synced(application, &first)).await?;
+    let all_synced = watch(&story, installation.api(), &names, |application| {
+        is_synced(application, &first)
+    })
+    .await?;
 
-    let arrival = if all_synced { commit_and_watch(&story, &installation, &repository).await? } else { None };
+    let arrival = if all_synced {
+        commit_and_watch(&story, &installation, &repository).await?
+    } else {
+        None
+    };
     let summary = summary(&installation, &names, &story, all_synced, arrival).await?;
     if args.json {
         output::json(&summary)?;
@@ -80,7 +99,11 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     if !args.once {
         tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
     }
-    Ok(if summary["synced"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if summary["synced"] == true {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// What is told to a person while it happens.
@@ -102,7 +125,11 @@ fn sample_repository(examples: &Path, dir: &Path) -> Result<Repository> {
     for entry in std::fs::read_dir(examples).with_context(|| format!("read {}", examples.display()))? {
         let path = entry?.path();
         if path.is_dir() && path.file_name().is_some_and(|name| name != "apps") {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             repository.copy_in(&path, &name)?;
         }
     }
@@ -117,8 +144,16 @@ async fn create_applications(api: &Api, examples: &Path, url: &str) -> Result<Ve
     for entry in std::fs::read_dir(&dir).with_context(|| format!("read {}", dir.display()))? {
         let file = entry?.path();
         let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        let parts = yaml::parse_all(text.replace(PLACEHOLDER, url).as_bytes(), &yaml::Limits::default());
-        objects.extend(parts.with_context(|| file.display().to_string())?.into_iter().map(|part| part.value));
+        let parts = yaml::parse_all(
+            text.replace(PLACEHOLDER, url).as_bytes(),
+            &yaml::Limits::default(),
+        );
+        objects.extend(
+            parts
+                .with_context(|| file.display().to_string())?
+                .into_iter()
+                .map(|part| part.value),
+        );
     }
     // The project first; then by name, so that the story is told in the same order each time.
     objects.sort_by_key(|object| (meta::kind(object) == "Application", meta::name(object).to_owned()));
@@ -145,7 +180,10 @@ async fn watch(story: &Story, api: &Api, names: &[String], done: impl Fn(&Value)
     loop {
         let mut waiting = false;
         for name in names {
-            let application = api.get(kinds::APPLICATION, NAMESPACE, name).await?.unwrap_or_default();
+            let application = api
+                .get(kinds::APPLICATION, NAMESPACE, name)
+                .await?
+                .unwrap_or_default();
             let state = state(&application);
             if told.get(name.as_str()) != Some(&state) {
                 story.tell(&format!("{name:<18} {state}"));
@@ -169,8 +207,13 @@ fn state(application: &Value) -> String {
     let revision = text(&status["sync"]["revision"]);
     let revision = revision.get(..7).unwrap_or("-------");
     let operation = status["operationState"]["phase"].as_str();
-    let operation = operation.map(|phase| format!("  sync {phase}")).unwrap_or_default();
-    let problem = status["conditions"][0]["message"].as_str().map(|text| format!("  {text}")).unwrap_or_default();
+    let operation = operation
+        .map(|phase| format!("  sync {phase}"))
+        .unwrap_or_default();
+    let problem = status["conditions"][0]["message"]
+        .as_str()
+        .map(|text| format!("  {text}"))
+        .unwrap_or_default();
     format!(
         "{:<10} {:<12} {revision}{operation}{problem}",
         text(&status["sync"]["status"]),
@@ -181,7 +224,8 @@ fn state(application: &Value) -> String {
 fn is_synced(application: &Value, revision: &str) -> bool {
     let sync = &application["status"]["sync"];
     let revisions = sync["revisions"].as_array().map_or(&[][..], Vec::as_slice);
-    sync["status"] == "Synced" && (sync["revision"] == revision || revisions.iter().any(|one| one == revision))
+    sync["status"] == "Synced"
+        && (sync["revision"] == revision || revisions.iter().any(|one| one == revision))
 }
 
 /// Adds a ConfigMap by a commit and waits until it lives in the cluster. Returns the revision and the seconds it took.
@@ -191,8 +235,11 @@ async fn commit_and_watch(
     repository: &Repository,
 ) -> Result<Option<(String, f64)>> {
     let api = installation.api();
-    let application = api.get(kinds::APPLICATION, NAMESPACE, COMMITTED_APPLICATION).await?;
-    let application = application.with_context(|| format!("the examples have no Application {COMMITTED_APPLICATION}"))?;
+    let application = api
+        .get(kinds::APPLICATION, NAMESPACE, COMMITTED_APPLICATION)
+        .await?;
+    let application =
+        application.with_context(|| format!("the examples have no Application {COMMITTED_APPLICATION}"))?;
     let folder = application["spec"]["source"]["path"].as_str().unwrap_or_default();
     let manifest = json!({
         "apiVersion": "v1",
@@ -203,17 +250,34 @@ async fn commit_and_watch(
     repository.write(&format!("{folder}/{COMMITTED_FILE}"), &yaml::to_string(&manifest))?;
     let revision = repository.commit("Add a note")?;
     let committed = Instant::now();
-    story.tell(&format!("Committed {}: adds {folder}/{COMMITTED_FILE}", &revision[..7]));
+    story.tell(&format!(
+        "Committed {}: adds {folder}/{COMMITTED_FILE}",
+        &revision[..7]
+    ));
     let names = [COMMITTED_APPLICATION.to_owned()];
-    if !watch(story, api, &names, |application| is_synced(application, &revision)).await? {
+    if !watch(story, api, &names, |application| {
+        is_synced(application, &revision)
+    })
+    .await?
+    {
         return Ok(None);
     }
-    let namespace = application["spec"]["destination"]["namespace"].as_str().unwrap_or_default();
-    if api.get(kinds::CONFIG_MAP, namespace, COMMITTED_RESOURCE).await?.is_none() {
-        bail!("{COMMITTED_APPLICATION} is Synced to {revision}, but ConfigMap {namespace}/{COMMITTED_RESOURCE} is not there");
+    let namespace = application["spec"]["destination"]["namespace"]
+        .as_str()
+        .unwrap_or_default();
+    if api
+        .get(kinds::CONFIG_MAP, namespace, COMMITTED_RESOURCE)
+        .await?
+        .is_none()
+    {
+        bail!(
+            "{COMMITTED_APPLICATION} is Synced to {revision}, but ConfigMap {namespace}/{COMMITTED_RESOURCE} is not there"
+        );
     }
     let seconds = committed.elapsed().as_secs_f64();
-    story.tell(&format!("ConfigMap {namespace}/{COMMITTED_RESOURCE} is in the cluster {seconds:.1} s after the commit"));
+    story.tell(&format!(
+        "ConfigMap {namespace}/{COMMITTED_RESOURCE} is in the cluster {seconds:.1} s after the commit"
+    ));
     Ok(Some((revision, seconds)))
 }
 
@@ -226,7 +290,11 @@ async fn summary(
 ) -> Result<Value> {
     let mut applications = Vec::new();
     for name in names {
-        let application = installation.api().get(kinds::APPLICATION, NAMESPACE, name).await?.unwrap_or_default();
+        let application = installation
+            .api()
+            .get(kinds::APPLICATION, NAMESPACE, name)
+            .await?
+            .unwrap_or_default();
         let status = &application["status"];
         applications.push(json!({
             "name": name,
@@ -238,7 +306,8 @@ async fn summary(
         }));
     }
     let synced = all_synced && arrival.is_some() && applications.iter().all(|one| one["sync"] == "Synced");
-    let commit = arrival.map(|(revision, seconds)| json!({"revision": revision, "secondsToArrive": rounded(seconds)}));
+    let commit =
+        arrival.map(|(revision, seconds)| json!({"revision": revision, "secondsToArrive": rounded(seconds)}));
     Ok(json!({
         "synced": synced,
         "seconds": rounded(story.started.elapsed().as_secs_f64()),
@@ -252,7 +321,11 @@ fn rounded(seconds: f64) -> f64 {
 }
 
 fn tell_how_to_look_further(story: &Story, cluster: &Cluster, repository: &Repository, synced: bool) {
-    story.tell(if synced { "All is Synced." } else { "Not all is Synced: the lines above say what is in the way." });
+    story.tell(if synced {
+        "All is Synced."
+    } else {
+        "Not all is Synced: the lines above say what is in the way."
+    });
     println!(
         "\nLook further while this runs (Ctrl-C ends it):\n\
          \n  export KUBECONFIG={}\n  \

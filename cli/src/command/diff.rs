@@ -26,7 +26,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Verdict::Json => output::json(&as_json(&compared, synced))?,
         Verdict::Text => output::text(&as_text(&compared, synced))?,
     }
-    Ok(if synced { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if synced {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }
 
 fn is_synced(pair: &Pair) -> bool {
@@ -39,7 +43,9 @@ fn as_json(compared: &Compared, synced: bool) -> Value {
         let resource = pair.key.to_string();
         if pair.desired.is_none() {
             let why = "in the cluster and not in Git";
-            differences.push(json!({"resource": resource, "path": "", "desired": null, "live": pair.live, "why": why}));
+            differences.push(
+                json!({"resource": resource, "path": "", "desired": null, "live": pair.live, "why": why}),
+            );
         }
         for difference in &pair.comparison.differences {
             differences.push(json!({
@@ -65,7 +71,11 @@ fn as_text(compared: &Compared, synced: bool) -> String {
             text.push_str("  in the cluster and not in Git\n");
         }
         for difference in &pair.comparison.differences {
-            let path = if difference.path.is_empty() { "(the whole object)" } else { &difference.path };
+            let path = if difference.path.is_empty() {
+                "(the whole object)"
+            } else {
+                &difference.path
+            };
             text.push_str(&format!("  {path}: {}\n", difference.why));
             text.push_str(&format!("    live:    {}\n", shown(difference.live.as_ref())));
             text.push_str(&format!("    desired: {}\n", shown(difference.desired.as_ref())));
@@ -77,7 +87,9 @@ fn as_text(compared: &Compared, synced: bool) -> String {
 /// One line a value: the whole object is in the file already.
 fn shown(value: Option<&Value>) -> String {
     const WIDTH: usize = 160;
-    let Some(value) = value else { return "(absent)".to_owned() };
+    let Some(value) = value else {
+        return "(absent)".to_owned();
+    };
     let text = value.to_string();
     match text.char_indices().nth(WIDTH) {
         Some((end, _)) => format!("{}…", &text[..end]),

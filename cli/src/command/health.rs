@@ -68,7 +68,11 @@ fn as_json(documents: &[Value], customizations: &Customizations) -> Value {
 fn as_text(documents: &[Value], customizations: &Customizations) -> String {
     let lines = documents.iter().map(|document| {
         let (status, message) = verdict(document, customizations);
-        let status = if status.is_empty() { "(no health rule)" } else { &status };
+        let status = if status.is_empty() {
+            "(no health rule)"
+        } else {
+            &status
+        };
         let gap = if message.is_empty() { "" } else { ": " };
         format!("{}  {status}{gap}{message}\n", meta::key(document))
     });

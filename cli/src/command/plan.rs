@@ -49,7 +49,9 @@ fn resource(pair: compared::Pair) -> Resource {
 fn options(compared: &Compared, prune: bool) -> Options {
     let application = compared.application.as_ref();
     Options {
-        namespace: application.map(|app| app.spec.destination.namespace.clone()).unwrap_or_default(),
+        namespace: application
+            .map(|app| app.spec.destination.namespace.clone())
+            .unwrap_or_default(),
         prune: prune || application.is_some_and(prunes),
         hooks: true,
         sync_options: compared::application_options(application),
@@ -58,7 +60,11 @@ fn options(compared: &Compared, prune: bool) -> Options {
 }
 
 fn prunes(application: &Application) -> bool {
-    let automated = application.spec.sync_policy.as_ref().and_then(|policy| policy.automated.as_ref());
+    let automated = application
+        .spec
+        .sync_policy
+        .as_ref()
+        .and_then(|policy| policy.automated.as_ref());
     automated.is_some_and(|automated| automated.prune == Some(true))
 }
 
@@ -67,7 +73,11 @@ fn as_text(rows: &Value) -> String {
     let mut lines = String::from("PHASE     WAVE  ACTION            RESOURCE\n");
     for row in rows.as_array().into_iter().flatten() {
         let namespace = text(row, "namespace");
-        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+        let place = if namespace.is_empty() {
+            String::new()
+        } else {
+            format!(" in {namespace}")
+        };
         lines.push_str(&format!(
             "{:<9} {:>4}  {:<17} {} {}{place}\n",
             text(row, "phase"),

@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use argosy_api::v1alpha1::{
-    Application, ApplicationSource, ApplicationSourceHelm, HelmParameter,
-};
+use argosy_api::v1alpha1::{Application, ApplicationSource, ApplicationSourceHelm, HelmParameter};
 use argosy_repo_server::local::{self, Files, LocalRequest};
 use argosy_repo_server::render::Tracking;
 
@@ -85,7 +83,10 @@ fn take_application(request: &mut LocalRequest, application: &Application, file:
     let spec = &application.spec;
     request.sources = match (&spec.sources[..], &spec.source) {
         ([], Some(source)) => vec![source.clone()],
-        ([], None) => bail!("{}: the Application has neither spec.source nor spec.sources", file.display()),
+        ([], None) => bail!(
+            "{}: the Application has neither spec.source nor spec.sources",
+            file.display()
+        ),
         (sources, _) => sources.to_vec(),
     };
     request.app_name.clone_from(&application.metadata.name);
@@ -104,8 +105,18 @@ fn take_source(request: &mut LocalRequest, args: &Args) -> Result<()> {
         request.files = Files::Directory(directory.to_path_buf());
     }
     request.sources = vec![ApplicationSource {
-        repo_url: if directory.is_dir() { format!("file://{}", directory.canonicalize()?.display()) } else { repo },
-        path: args.path.clone().unwrap_or_else(|| if args.chart.is_some() { String::new() } else { ".".to_owned() }),
+        repo_url: if directory.is_dir() {
+            format!("file://{}", directory.canonicalize()?.display())
+        } else {
+            repo
+        },
+        path: args.path.clone().unwrap_or_else(|| {
+            if args.chart.is_some() {
+                String::new()
+            } else {
+                ".".to_owned()
+            }
+        }),
         chart: args.chart.clone().unwrap_or_default(),
         target_revision: args.revision.clone().unwrap_or_default(),
         helm: helm(args)?,
@@ -118,12 +129,17 @@ fn helm(args: &Args) -> Result<Option<ApplicationSourceHelm>> {
     if args.value_files.is_empty() && args.parameters.is_empty() {
         return Ok(None);
     }
-    let parameters = args.parameters.iter().map(|parameter| match parameter.split_once('=') {
-        Some((name, value)) => {
-            Ok(HelmParameter { name: name.to_owned(), value: value.to_owned(), ..HelmParameter::default() })
-        }
-        None => bail!("--set {parameter}: NAME=VALUE is expected"),
-    });
+    let parameters = args
+        .parameters
+        .iter()
+        .map(|parameter| match parameter.split_once('=') {
+            Some((name, value)) => Ok(HelmParameter {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                ..HelmParameter::default()
+            }),
+            None => bail!("--set {parameter}: NAME=VALUE is expected"),
+        });
     Ok(Some(ApplicationSourceHelm {
         value_files: args.value_files.clone(),
         parameters: parameters.collect::<Result<_>>()?,

@@ -111,7 +111,7 @@ impl Writer {
             Message::Looked => self.looked = true,
             Message::ListStart(scope) => self.state.begin_relist(&scope),
             Message::Listed(scope, resource) => {
-                let touched = self.state.relist(&scope, resource);
+                let touched = self.state.relist(&scope, *resource);
                 self.note(touched);
             }
             Message::ListEnd(scope, version) => {

@@ -231,7 +231,12 @@ async fn many_objects_are_held_in_little_memory(world: &World) {
     let (cluster, before) = (world.local(), resident_mb());
     let make = |index: usize| async move {
         let data = json!({"payload": format!("{index}-{}", "abcdefghij".repeat(100))});
-        world.create(&api::config_maps(), config_map("shop", &format!("many-{index:04}"), data)).await
+        world
+            .create(
+                &api::config_maps(),
+                config_map("shop", &format!("many-{index:04}"), data),
+            )
+            .await
     };
     futures::stream::iter(0..2_000)
         .map(make)
@@ -461,7 +466,9 @@ async fn one_broken_kind_hurts_nothing_else(world: &World) {
     let failure = cluster.kind_failure(&key.group_kind()).unwrap();
     // Either the webhook is named, or that the server's cache of the kind cannot be filled on its account.
     assert!(
-        ["conversion webhook", "storage is (re)initializing"].iter().any(|text| failure.message.contains(text)),
+        ["conversion webhook", "storage is (re)initializing"]
+            .iter()
+            .any(|text| failure.message.contains(text)),
         "{}",
         failure.message
     );

@@ -363,7 +363,9 @@ async fn refusals_carry_the_words_of_the_api_server(world: &World) {
 
     let misspelt =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "dota": {"x": "y"}});
-    let state = world.sync("refused", &[misspelt.clone()], json!({})).await;
+    let state = world
+        .sync("refused", std::slice::from_ref(&misspelt), json!({}))
+        .await;
     assert_eq!(said(&state).0, "Failed");
     assert!(
         said(&state).1.contains("unknown field \"dota\""),

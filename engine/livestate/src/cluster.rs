@@ -93,7 +93,7 @@ impl ClusterState {
     /// Takes over what a watch says.
     pub fn apply(&mut self, event: Event) -> Touched {
         match event {
-            Event::Upsert(resource) => self.upsert(resource),
+            Event::Upsert(resource) => self.upsert(*resource),
             Event::Delete(deletion) => self.delete(deletion),
         }
     }
@@ -157,7 +157,7 @@ impl ClusterState {
         }
     }
 
-    pub(crate) fn upsert(&mut self, resource: Box<Resource>) -> Touched {
+    pub(crate) fn upsert(&mut self, resource: Resource) -> Touched {
         if !resource.uid.is_empty() && self.deleted.contains_key(&*resource.uid) {
             return Touched::nothing(resource.key);
         }
@@ -173,7 +173,7 @@ impl ClusterState {
                 return Touched::nothing(resource.key);
             }
         }
-        self.replace(before, *resource)
+        self.replace(before, resource)
     }
 
     fn delete(&mut self, deletion: Deletion) -> Touched {

@@ -42,7 +42,7 @@ impl ClusterState {
     }
 
     /// An object of the list.
-    pub fn relist(&mut self, scope: &Scope, resource: Box<Resource>) -> Touched {
+    pub fn relist(&mut self, scope: &Scope, resource: Resource) -> Touched {
         if let Some(listed) = self.relists.get_mut(scope) {
             listed.insert(resource.key.clone());
         }

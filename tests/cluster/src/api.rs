@@ -62,7 +62,9 @@ impl Api {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let file = Kubeconfig::read_from(kubeconfig).context("read the kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        Ok(Self { client: Client::try_from(config)? })
+        Ok(Self {
+            client: Client::try_from(config)?,
+        })
     }
 
     /// The object, or None if there is none.
@@ -70,7 +72,10 @@ impl Api {
     /// # Errors
     /// When the API server refuses or cannot be reached.
     pub async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>> {
-        match self.call("GET", &path(kind, namespace, Some(name)), "", None).await {
+        match self
+            .call("GET", &path(kind, namespace, Some(name)), "", None)
+            .await
+        {
             Ok(value) => Ok(Some(value)),
             Err(error) if is_code(&error, 404) => Ok(None),
             Err(error) => Err(error),
@@ -110,7 +115,8 @@ impl Api {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let query = format!("?fieldManager={MANAGER}&force=true");
         let target = format!("{}{query}", path(kind, namespace_of(object), Some(name)));
-        self.call("PATCH", &target, "application/apply-patch+yaml", Some(object)).await
+        self.call("PATCH", &target, "application/apply-patch+yaml", Some(object))
+            .await
     }
 
     /// JSON merge patch.
@@ -119,16 +125,27 @@ impl Api {
     /// When the API server refuses or cannot be reached.
     pub async fn merge_patch(&self, kind: Kind, namespace: &str, name: &str, patch: &Value) -> Result<Value> {
         let target = format!("{}?fieldManager={MANAGER}", path(kind, namespace, Some(name)));
-        self.call("PATCH", &target, "application/merge-patch+json", Some(patch)).await
+        self.call("PATCH", &target, "application/merge-patch+json", Some(patch))
+            .await
     }
 
     /// JSON merge patch of the status subresource, as a kubelet or a workload controller writes it.
     ///
     /// # Errors
     /// When the API server refuses or cannot be reached.
-    pub async fn patch_status(&self, kind: Kind, namespace: &str, name: &str, patch: &Value) -> Result<Value> {
-        let target = format!("{}/status?fieldManager={MANAGER}", path(kind, namespace, Some(name)));
-        self.call("PATCH", &target, "application/merge-patch+json", Some(patch)).await
+    pub async fn patch_status(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value> {
+        let target = format!(
+            "{}/status?fieldManager={MANAGER}",
+            path(kind, namespace, Some(name))
+        );
+        self.call("PATCH", &target, "application/merge-patch+json", Some(patch))
+            .await
     }
 
     /// Deletes an object in the background; fine if it is not there.
@@ -137,20 +154,37 @@ impl Api {
     /// When the API server refuses or cannot be reached.
     pub async fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Result<()> {
         let options = json!({"propagationPolicy": "Background"});
-        match self.call("DELETE", &path(kind, namespace, Some(name)), "application/json", Some(&options)).await {
+        match self
+            .call(
+                "DELETE",
+                &path(kind, namespace, Some(name)),
+                "application/json",
+                Some(&options),
+            )
+            .await
+        {
             Ok(_) => Ok(()),
             Err(error) if is_code(&error, 404) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    async fn call(&self, method: &str, path: &str, content_type: &str, body: Option<&Value>) -> Result<Value> {
+    async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: Option<&Value>,
+    ) -> Result<Value> {
         let mut request = http::Request::builder().method(method).uri(path);
         if !content_type.is_empty() {
             request = request.header("Content-Type", content_type);
         }
         let body = body.map(serde_json::to_vec).transpose()?.unwrap_or_default();
-        self.client.request(request.body(body)?).await.with_context(|| format!("{method} {path}"))
+        self.client
+            .request(request.body(body)?)
+            .await
+            .with_context(|| format!("{method} {path}"))
     }
 }
 
@@ -165,8 +199,16 @@ fn namespace_of(object: &Value) -> &str {
 }
 
 fn path(kind: Kind, namespace: &str, name: Option<&str>) -> String {
-    let root = if kind.api_version.contains('/') { "/apis" } else { "/api" };
-    let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+    let root = if kind.api_version.contains('/') {
+        "/apis"
+    } else {
+        "/api"
+    };
+    let namespace = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("/namespaces/{namespace}")
+    };
     let name = name.map(|name| format!("/{name}")).unwrap_or_default();
     format!("{root}/{}{namespace}/{}{name}", kind.api_version, kind.plural)
 }

@@ -100,7 +100,11 @@ impl Repository {
             .output()
             .context("run git")?;
         if !output.status.success() {
-            bail!("git {} failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "git {} failed: {}",
+                args.join(" "),
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }

@@ -143,10 +143,17 @@ impl Installation {
         let started = Instant::now();
         while !ready::http_ok(health_port, "/healthz") {
             if let Some(status) = process.ended() {
-                bail!("argosy {name} ended with {status} before it was ready:\n{}", process.log_tail());
+                bail!(
+                    "argosy {name} ended with {status} before it was ready:\n{}",
+                    process.log_tail()
+                );
             }
             if started.elapsed() > READY_DEADLINE {
-                bail!("argosy {name} was not ready after {} s:\n{}", READY_DEADLINE.as_secs(), process.log_tail());
+                bail!(
+                    "argosy {name} was not ready after {} s:\n{}",
+                    READY_DEADLINE.as_secs(),
+                    process.log_tail()
+                );
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -166,24 +173,30 @@ async fn install(api: &Api, options: &Options) -> Result<()> {
         api.apply(kinds::CRD, &crd).await?;
     }
     let namespace = &options.namespace;
-    api.apply(kinds::NAMESPACE, &json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
-    }))
+    api.apply(
+        kinds::NAMESPACE,
+        &json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
+        }),
+    )
     .await?;
     api.apply(kinds::CONFIG_MAP, &json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "argocd-cm", "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "argocd"}},
     }))
     .await?;
-    apply_when_served(api, &json!({
-        "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
-        "metadata": {"name": "default", "namespace": namespace},
-        "spec": {
-            "sourceRepos": ["*"],
-            "destinations": [{"server": "*", "namespace": "*"}],
-            "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
-        },
-    }))
+    apply_when_served(
+        api,
+        &json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
+            "metadata": {"name": "default", "namespace": namespace},
+            "spec": {
+                "sourceRepos": ["*"],
+                "destinations": [{"server": "*", "namespace": "*"}],
+                "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
+            },
+        }),
+    )
     .await
 }
 
@@ -200,7 +213,10 @@ async fn apply_when_served(api: &Api, project: &Value) -> Result<()> {
 }
 
 fn crds(program: &Path) -> Result<Vec<Value>> {
-    let output = std::process::Command::new(program).args(["crds", "-o", "json"]).output().context("run argosy crds")?;
+    let output = std::process::Command::new(program)
+        .args(["crds", "-o", "json"])
+        .output()
+        .context("run argosy crds")?;
     if !output.status.success() {
         bail!("argosy crds failed: {}", String::from_utf8_lossy(&output.stderr));
     }

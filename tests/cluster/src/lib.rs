@@ -44,7 +44,10 @@ impl Binaries {
         for name in ["etcd", "kube-apiserver", "kube-controller-manager"] {
             let path = dir.join(name);
             if !path.is_file() {
-                bail!("{} is missing: build it once with `cargo xtask tools`", path.display());
+                bail!(
+                    "{} is missing: build it once with `cargo xtask tools`",
+                    path.display()
+                );
             }
         }
         Ok(Self { dir })
@@ -171,8 +174,14 @@ impl Cluster {
                 format!("--secure-port={}", self.api_port),
                 format!("--cert-dir={}", certificates.display()),
                 "--service-account-issuer=https://kubernetes.default.svc".into(),
-                format!("--service-account-key-file={}", self.file("service-account.pub").display()),
-                format!("--service-account-signing-key-file={}", self.file("service-account.key").display()),
+                format!(
+                    "--service-account-key-file={}",
+                    self.file("service-account.pub").display()
+                ),
+                format!(
+                    "--service-account-signing-key-file={}",
+                    self.file("service-account.key").display()
+                ),
                 format!("--token-auth-file={}", self.file("tokens.csv").display()),
                 "--authorization-mode=RBAC".into(),
                 "--disable-admission-plugins=ServiceAccount".into(),
@@ -185,7 +194,9 @@ impl Cluster {
         )?;
         let port = self.api_port;
         let ca = self.ca_file();
-        wait_until(&mut process, "kube-apiserver", || ready::https_ok(port, "/readyz", &ca, ADMIN_TOKEN))?;
+        wait_until(&mut process, "kube-apiserver", || {
+            ready::https_ok(port, "/readyz", &ca, ADMIN_TOKEN)
+        })?;
         self.api_server = Some(process);
         Ok(())
     }
@@ -222,7 +233,10 @@ impl Cluster {
             &[
                 format!("--kubeconfig={}", self.kubeconfig().display()),
                 format!("--controllers={CONTROLLERS}"),
-                format!("--service-account-private-key-file={}", self.file("service-account.key").display()),
+                format!(
+                    "--service-account-private-key-file={}",
+                    self.file("service-account.key").display()
+                ),
                 "--leader-elect=false".into(),
                 "--secure-port=0".into(),
                 "--kube-api-qps=500".into(),
@@ -286,17 +300,27 @@ impl Drop for Cluster {
 /// # Errors
 /// When the system has none.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0)).context("look for a free port")?.local_addr()?.port())
+    Ok(TcpListener::bind(("127.0.0.1", 0))
+        .context("look for a free port")?
+        .local_addr()?
+        .port())
 }
 
 fn wait_until(process: &mut Process, name: &str, mut ready: impl FnMut() -> bool) -> Result<()> {
     let started = Instant::now();
     while !ready() {
         if let Some(status) = process.ended() {
-            bail!("{name} ended with {status} before it was ready:\n{}", process.log_tail());
+            bail!(
+                "{name} ended with {status} before it was ready:\n{}",
+                process.log_tail()
+            );
         }
         if started.elapsed() > READY_DEADLINE {
-            bail!("{name} was not ready after {} s:\n{}", READY_DEADLINE.as_secs(), process.log_tail());
+            bail!(
+                "{name} was not ready after {} s:\n{}",
+                READY_DEADLINE.as_secs(),
+                process.log_tail()
+            );
         }
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -25,7 +25,11 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `program` with its output in `log`.
     pub(crate) fn spawn(program: &Path, args: &[String], log: PathBuf) -> Result<Self> {
-        let output = File::options().create(true).append(true).open(&log).context("open a log file")?;
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .context("open a log file")?;
         // `setpriv --pdeathsig` has the kernel kill the child when the thread that started it ends: hence a thread
         // of its own, which lives as long as the process shall.
         let mut command = Command::new("setpriv");
@@ -47,7 +51,13 @@ impl Process {
             .recv()
             .context("start a process")?
             .with_context(|| format!("start {} (through setpriv of util-linux)", program.display()))?;
-        Ok(Self { pid, log, ended, stop: Some(stop), keeper: Some(keeper) })
+        Ok(Self {
+            pid,
+            log,
+            ended,
+            stop: Some(stop),
+            keeper: Some(keeper),
+        })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -56,7 +66,10 @@ impl Process {
 
     /// How the process ended, if it did.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        *self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self
+            .ended
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The end of the process's log.
@@ -101,7 +114,10 @@ fn keep(
 
 /// Waits a moment; false when the owner has gone.
 fn wait_a_turn(stopped: &Receiver<()>) -> bool {
-    matches!(stopped.recv_timeout(Duration::from_millis(100)), Err(mpsc::RecvTimeoutError::Timeout))
+    matches!(
+        stopped.recv_timeout(Duration::from_millis(100)),
+        Err(mpsc::RecvTimeoutError::Timeout)
+    )
 }
 
 fn end(child: &mut Child) {

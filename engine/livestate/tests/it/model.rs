@@ -136,7 +136,7 @@ proptest! {
                     state.begin_relist(&scope);
                     for (slot, fact) in model.iter().filter(|(slot, _)| *slot % 3 == kind && kept.contains(slot)) {
                         let (value, app) = make(*slot, fact);
-                        state.relist(&scope, resource(&value, app.as_deref()));
+                        state.relist(&scope, *resource(&value, app.as_deref()));
                     }
                     if complete {
                         state.end_relist(&scope, &version.to_string());

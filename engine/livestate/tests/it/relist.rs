@@ -25,11 +25,11 @@ fn what_a_complete_list_does_not_contain_is_gone() {
     state.begin_relist(&configs());
     state.relist(
         &configs(),
-        resource(&object("v1", "ConfigMap", "a", "a", 1, &[]), Some("shop")),
+        *resource(&object("v1", "ConfigMap", "a", "a", 1, &[]), Some("shop")),
     );
     state.relist(
         &configs(),
-        resource(&object("v1", "ConfigMap", "c", "c", 30, &[]), Some("shop")),
+        *resource(&object("v1", "ConfigMap", "c", "c", 30, &[]), Some("shop")),
     );
     let touched = state.end_relist(&configs(), "40");
     assert_eq!(touched.len(), 1);
@@ -57,7 +57,7 @@ fn a_list_that_breaks_off_deletes_nothing() {
     state.begin_relist(&configs());
     state.relist(
         &configs(),
-        resource(&object("v1", "ConfigMap", "a", "a", 1, &[]), Some("shop")),
+        *resource(&object("v1", "ConfigMap", "a", "a", 1, &[]), Some("shop")),
     );
     state.abandon_relist(&configs());
     assert!(state.end_relist(&configs(), "40").is_empty());
@@ -71,13 +71,13 @@ fn a_list_that_begins_again_counts_from_there() {
     state.begin_relist(&configs());
     state.relist(
         &configs(),
-        resource(&object("v1", "ConfigMap", "a", "a", 1, &[]), Some("shop")),
+        *resource(&object("v1", "ConfigMap", "a", "a", 1, &[]), Some("shop")),
     );
     state.begin_relist(&configs());
     for name in ["b", "c"] {
         state.relist(
             &configs(),
-            resource(&object("v1", "ConfigMap", name, name, 50, &[]), Some("shop")),
+            *resource(&object("v1", "ConfigMap", name, name, 50, &[]), Some("shop")),
         );
     }
     let touched = state.end_relist(&configs(), "60");
