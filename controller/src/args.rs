@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use argosy_runtime::args;
 use argosy_sync::autosync::SelfHealBackoff;
 use clap::ArgAction;
@@ -57,6 +58,11 @@ pub struct Args {
     /// Seconds for which an error of the repo-server leaves the old status standing.
     #[arg(long, env = "ARGOCD_REPO_ERROR_GRACE_PERIOD_SECONDS", default_value_t = 180)]
     pub repo_error_grace_period_seconds: u64,
+
+    /// Run the credential programs that cluster Secrets name (`execProviderConfig`, `awsAuthConfig`). Whoever may
+    /// write such a Secret may then run programs here.
+    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_ALLOW_EXEC_CREDENTIALS", action = ArgAction::SetTrue)]
+    pub allow_exec_credentials: bool,
 
     /// Applications looked at at the same time.
     #[arg(
@@ -161,30 +167,35 @@ pub struct Args {
 
 impl Args {
     /// How the repo-server is reached.
-    pub(crate) fn repo_client(&self) -> argosy_repo_client::Config {
+    ///
+    /// # Errors
+    /// With strict TLS, when the certificates to verify with cannot be read.
+    pub(crate) fn repo_client(&self) -> anyhow::Result<argosy_repo_client::Config> {
         use argosy_repo_client::{Config, Tls};
         let identity = None;
         let tls = match (self.repo_server_plaintext, self.repo_server_strict_tls) {
             (true, _) => Tls::Plaintext,
             (false, false) => Tls::Unverified,
             (false, true) => {
-                let ca = self
-                    .repo_server_ca_cert_path
-                    .as_ref()
-                    .and_then(|path| std::fs::read(path).ok());
-                Tls::Strict {
-                    ca: ca.unwrap_or_default(),
-                    identity,
-                }
+                let path = self.repo_server_ca_cert_path.as_deref().context(
+                    "--repo-server-strict-tls needs certificates to verify with: set --repo-server-ca-cert-path",
+                )?;
+                let ca = std::fs::read(path).with_context(|| {
+                    format!(
+                        "read the certificates to verify the repo-server with, {} (--repo-server-ca-cert-path)",
+                        path.display()
+                    )
+                })?;
+                Tls::Strict { ca, identity }
             }
         };
         let timeout = Duration::from_secs(self.repo_server_timeout_seconds);
-        Config {
+        Ok(Config {
             address: self.repo_server.clone(),
             tls,
             timeout,
             ..Config::default()
-        }
+        })
     }
 
     /// The options that stages read.
@@ -251,6 +262,22 @@ mod tests {
         assert_eq!(options.self_heal, SelfHealBackoff::default());
         assert_eq!(options.repo_error_grace.as_secs(), 180);
         assert_eq!(options.sync_wave_delay.as_secs(), 2);
+    }
+
+    #[test]
+    fn trust_that_cannot_be_read_is_an_error_and_never_no_trust() {
+        let missing = [
+            "controller",
+            "--repo-server-strict-tls",
+            "--repo-server-ca-cert-path",
+            "/no/such/ca.crt",
+        ];
+        let args = Command::try_parse_from(missing).unwrap().args;
+        let error = format!("{:#}", args.repo_client().unwrap_err());
+        assert!(
+            error.contains("/no/such/ca.crt (--repo-server-ca-cert-path)"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -101,7 +101,9 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         rules: settings.get().cluster_rules(),
         owns: shards.owns(),
         fence: None,
-        policy: auth::Policy::default(),
+        policy: auth::Policy {
+            allow_exec: args.allow_exec_credentials,
+        },
         tasks: tasks.clone(),
     });
     metrics.set_clusters(clusters.clone());
@@ -128,7 +130,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     }));
     let ctx = Arc::new(Context {
         status: Arc::new(status::Writer::new(target, apps.clone(), marker.clone())),
-        repo: RepoClient::new(args.repo_client()).context("configure the repo-server client")?,
+        repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
         apps: apps.clone(),
         settings: settings.clone(),
         clusters: clusters.clone(),
