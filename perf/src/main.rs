@@ -1,17 +1,23 @@
-//! `argosy-perf ROW`: whole runs of the shipped program, measured from outside.
+//! `argosy-perf ROW`: runs measured as a whole, the shipped program from outside or a part of it in this process.
 //!
 //! Each row prints its figures, with `--json` as lines `{"row","who","metric","value","unit"}`. Published results are in
-//! `perf/results/`, with machine and date.
+//! `docs/results/`, with machine and date.
 
-mod one_cluster;
 mod report;
+mod rows;
 mod usage;
 mod workload;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::Parser;
+
+use rows::{Context, Row};
+
+/// The allocator of the shipped program: rows that measure memory in this process measure what it would have.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[derive(Parser)]
 #[command(about = "Measures whole runs of Argosy", max_term_width = 110)]
@@ -26,17 +32,12 @@ struct Args {
     program: PathBuf,
 }
 
-#[derive(Subcommand)]
-enum Row {
-    /// Applications of 20 plain resources each on one real kube-apiserver: from nothing to all Synced, then a refresh of all.
-    OneCluster(one_cluster::Args),
-}
-
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse();
-    let report = report::Report::new(args.json);
-    match args.row {
-        Row::OneCluster(row) => one_cluster::run(&row, &args.program, &report).await,
-    }
+    let context = Context {
+        program: args.program,
+        report: report::Report::new(args.json),
+    };
+    args.row.run(&context).await
 }

@@ -1,9 +1,8 @@
 //! Row `one-cluster` (and, after it, `refresh` and `idle` on the same fleet).
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
 use argosy_test_cluster::api::kinds;
 use argosy_test_cluster::git::Repository;
 use argosy_test_cluster::installation::{Installation, Options};
@@ -12,6 +11,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
 use crate::report::Report;
+use crate::rows::Context;
 use crate::usage::{self, Usage};
 use crate::workload;
 
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     idle_seconds: u64,
 }
 
-pub(crate) async fn run(args: &Args, program: &Path, report: &Report) -> Result<()> {
+pub(crate) async fn run(args: &Args, Context { program, report }: &Context) -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("argosy-perf-").tempdir()?;
     let repository = Repository::init(scratch.path().join("repository"))?;
     workload::fill(&repository, args.applications)?;

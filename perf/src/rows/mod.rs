@@ -1,0 +1,41 @@
+//! The rows, one file each. A new row is a file here and a line in [`rows!`]: its `Args` are the row's arguments, its
+//! `run` measures and prints.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::report::Report;
+
+/// What every row gets.
+pub(crate) struct Context {
+    /// The `argosy` program to measure.
+    pub(crate) program: PathBuf,
+    /// Where figures go.
+    pub(crate) report: Report,
+}
+
+macro_rules! rows {
+    ($($(#[doc = $about:literal])+ $variant:ident = $module:ident;)+) => {
+        $(mod $module;)+
+
+        #[derive(Subcommand)]
+        pub(crate) enum Row {
+            $($(#[doc = $about])+ $variant($module::Args),)+
+        }
+
+        impl Row {
+            pub(crate) async fn run(&self, context: &Context) -> Result<()> {
+                match self {
+                    $(Row::$variant(args) => $module::run(args, context).await,)+
+                }
+            }
+        }
+    };
+}
+
+rows! {
+    /// Applications of 20 plain resources each on one real kube-apiserver: from nothing to all Synced, then a refresh of all.
+    OneCluster = one_cluster;
+}
