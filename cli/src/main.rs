@@ -105,3 +105,15 @@ fn with_component_name(mut args: Vec<OsString>) -> Vec<OsString> {
     args.insert(1, subcommand.into());
     args
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Args;
+
+    #[test]
+    fn flags_contradict_each_other_nowhere() {
+        Args::command().debug_assert();
+    }
+}

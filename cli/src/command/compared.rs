@@ -14,7 +14,7 @@ use argosy_sync::{SyncOptions, resource_options};
 use crate::input;
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct Files {
     /// What Git wants: one file of any number of documents.
     #[arg(long, value_name = "FILE")]
     desired: PathBuf,
@@ -46,15 +46,15 @@ pub(crate) struct Pair {
 }
 
 /// Reads the files and compares what they hold.
-pub(crate) fn compare(args: &Args) -> Result<Compared> {
-    let application = args.app.as_deref().map(input::application).transpose()?;
-    let desired = input::documents(&args.desired)?;
-    let live = input::documents(&args.live)?;
-    let schemas = schemas(args.schema.as_deref(), desired.iter().chain(&live))?;
+pub(crate) fn compare(files: &Files) -> Result<Compared> {
+    let application = files.app.as_deref().map(input::application).transpose()?;
+    let desired = input::documents(&files.desired)?;
+    let live = input::documents(&files.live)?;
+    let schemas = schemas(files.schema.as_deref(), desired.iter().chain(&live))?;
     let namespace = application
         .as_ref()
         .map_or("", |app| app.spec.destination.namespace.as_str());
-    let rules = ignore_rules(application.as_ref()).with_context(|| file_of(args.app.as_deref()))?;
+    let rules = ignore_rules(application.as_ref()).with_context(|| file_of(files.app.as_deref()))?;
     let sync_options = application_options(application.as_ref());
     let pairs = pair_up(desired, live, namespace, &schemas)
         .into_iter()

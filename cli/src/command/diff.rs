@@ -12,7 +12,7 @@ use crate::output::{self, Verdict};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    files: compared::Args,
+    files: compared::Files,
     /// Format. JSON is `{"synced", "differences": [{"resource", "path", "desired", "live", "why"}]}`.
     #[arg(short, long, value_enum, default_value_t = Verdict::Text)]
     output: Verdict,

@@ -14,7 +14,7 @@ use crate::output::{self, Verdict};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    files: compared::Args,
+    files: compared::Files,
     /// Delete what is live and no longer desired [default: as the Application's automated policy says].
     #[arg(long)]
     prune: bool,
@@ -72,20 +72,38 @@ fn as_text(rows: &Value) -> String {
     let text = |row: &Value, field: &str| row[field].as_str().unwrap_or_default().to_owned();
     let mut lines = String::from("PHASE     WAVE  ACTION            RESOURCE\n");
     for row in rows.as_array().into_iter().flatten() {
-        let namespace = text(row, "namespace");
-        let place = if namespace.is_empty() {
-            String::new()
-        } else {
-            format!(" in {namespace}")
-        };
         lines.push_str(&format!(
-            "{:<9} {:>4}  {:<17} {} {}{place}\n",
+            "{:<9} {:>4}  {:<17} {}\n",
             text(row, "phase"),
-            row["wave"],
+            row["wave"].to_string(),
             text(row, "action"),
-            text(row, "kind"),
-            text(row, "name"),
+            about(
+                &text(row, "kind"),
+                &text(row, "name"),
+                &text(row, "namespace"),
+                &text(row, "detail")
+            ),
         ));
     }
     lines
+}
+
+/// What a step is about: a wait is about no one resource.
+fn about(kind: &str, name: &str, namespace: &str, detail: &str) -> String {
+    let resource = [kind, name].join(" ");
+    let place = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("in {namespace}")
+    };
+    let detail = if detail.is_empty() {
+        String::new()
+    } else {
+        format!("({detail})")
+    };
+    [resource.trim(), &place, &detail]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
