@@ -4,7 +4,7 @@ use argosy_object::{GroupVersionKind, Value, meta};
 
 use crate::customizations::Customizations;
 use crate::status::Health;
-use crate::{kind, lua};
+use crate::{kind, lua, rules};
 
 /// Keeps a hook object in the cluster until its result is recorded; such an object is not "going away" yet.
 const HOOK_FINALIZER: &str = "argocd.argoproj.io/hook-finalizer";
@@ -12,7 +12,8 @@ const HOOK_FINALIZER: &str = "argocd.argoproj.io/hook-finalizer";
 /// The health of `live`, or `None` if nobody can tell (no rule for the kind, or a script that declined to answer): such an object does
 /// not count.
 ///
-/// First match wins: pending deletion, a script (overrides before bundled, exact before pattern), the native rule of the kind. A script
+/// First match wins: pending deletion, a script (overrides before bundled, exact before pattern), the
+/// built-in rules of a custom resource, the native rule of the kind. A script
 /// that fails and a kind in a version without a rule are `Unknown` with the reason.
 #[must_use]
 pub fn assess(live: &Value, customizations: &Customizations) -> Option<Health> {
@@ -22,6 +23,9 @@ pub fn assess(live: &Value, customizations: &Customizations) -> Option<Health> {
     let GroupVersionKind { group, version, kind } = meta::gvk(live);
     if let Some(script) = customizations.script(&group, &kind) {
         return lua::health(script, live);
+    }
+    if let Some(answer) = rules::assess(&group, &kind, live) {
+        return answer;
     }
     kind::native(&group, &version, &kind, live)
 }

@@ -101,3 +101,49 @@ fn walk(folder: &Path, visit: &mut impl FnMut(&Path)) {
         }
     }
 }
+
+/// Our own rules against the inputs of Argo CD's suite: the status is compared, and how many messages are the same is told.
+#[test]
+fn the_built_in_rules_agree_with_the_suite_of_argo_cd() {
+    let Some(checkout) = std::env::var_os("ARGO_CD_CHECKOUT") else {
+        return;
+    };
+    let root = Path::new(&checkout).join("resource_customizations");
+    let mut tests = Vec::new();
+    walk(&root, &mut |path| {
+        if path.file_name().is_some_and(|name| name == "health_test.yaml") {
+            tests.push(path.to_owned());
+        }
+    });
+    let (mut count, mut same_text, mut uncovered, mut failures) = (0, 0, 0, Vec::new());
+    for file in tests {
+        let folder = file.parent().unwrap();
+        let Ok(suite) = read(&file) else { continue };
+        for test in suite["tests"].as_array().into_iter().flatten() {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let input = text(&test["inputPath"]);
+            let (status, message) = (
+                text(&test["healthStatus"]["status"]),
+                text(&test["healthStatus"]["message"]),
+            );
+            let Ok(live) = read(&folder.join(&input)) else { continue };
+            count += 1;
+            match assess(&live, &Customizations::none()) {
+                None if status.is_empty() => same_text += 1,
+                None => {
+                    uncovered += 1;
+                    failures.push(format!("{}/{input}: nothing, should be {status}", folder.display()));
+                }
+                Some(health) if health.message == "Pending deletion" => same_text += 1,
+                Some(health) if health.status.to_string() != status => {
+                    failures.push(format!("{}/{input}: {health}, should be {status}: {message}", folder.display()));
+                }
+                Some(health) if health.message == message => same_text += 1,
+                Some(health) => println!("text {}/{input}: {:?}, should be {message:?}", folder.display(), health.message),
+            }
+        }
+    }
+    println!("{count} inputs: {} statuses differ ({uncovered} without a rule), {same_text} texts are the same", failures.len());
+    println!("{}", failures.join("\n"));
+    assert!(failures.len() * 50 <= count, "more than two in a hundred differ");
+}
