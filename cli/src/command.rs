@@ -1,5 +1,6 @@
 //! One file a subcommand.
 
+pub(crate) mod action;
 pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod diff;

@@ -2,7 +2,7 @@
 //!
 //! | for a cluster | for people and CI, without a cluster |
 //! |---|---|
-//! | `controller`, `repo-server`, `crds`, `demo` | `render`, `diff`, `health`, `plan` |
+//! | `controller`, `repo-server`, `crds`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
 //!
 //! Exit codes of the offline commands: 0 fine (diff: synced), 1 different, 2 wrong input. On 2 there is a message on
 //! stderr and nothing on stdout.
@@ -51,6 +51,8 @@ enum Command {
     Health(command::health::Args),
     /// Show what a sync would do, step by step.
     Plan(command::plan::Args),
+    /// List the actions of a live object, or show what one would make of it.
+    Action(command::action::Args),
     /// The process in which the repo-server evaluates Jsonnet; not for people.
     #[command(hide = true)]
     JsonnetWorker,
@@ -79,6 +81,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Diff(args) => command::diff::run(&args),
         Command::Health(args) => command::health::run(&args),
         Command::Plan(args) => command::plan::run(&args),
+        Command::Action(args) => command::action::run(&args),
         Command::JsonnetWorker => Ok(argosy_repo_server::source::jsonnet::worker::main()),
     }
 }

@@ -4,9 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use argosy_api::settings::Settings;
+use argosy_health::action::Definitions;
 use argosy_health::{Customizations, assess};
-use argosy_object::{Value, meta};
+use argosy_object::{Value, meta, yaml};
 use serde_json::json;
 
 use crate::input;
@@ -17,8 +19,8 @@ pub(crate) struct Args {
     /// The live object, or several (`-` is stdin).
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Health scripts, laid out as GROUP/KIND/health.lua.
-    #[arg(long, value_name = "DIR")]
+    /// Scripts that come before the built-in rules: a folder laid out as GROUP/KIND/health.lua, or a file with the argocd-cm ConfigMap.
+    #[arg(long, value_name = "DIR|FILE")]
     customizations: Option<PathBuf>,
     /// Format. JSON of one object is `{"status", "message"}`, of several a list of these with `resource`.
     #[arg(short, long, value_enum, default_value_t = Verdict::Text)]
@@ -26,10 +28,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let customizations = match &args.customizations {
-        Some(dir) => read_customizations(dir)?,
-        None => Customizations::none(),
-    };
+    let customizations = customizations(args.customizations.as_deref())?;
     let documents = input::documents(&args.file)?;
     if documents.is_empty() {
         bail!("{}: no object in it", args.file.display());
@@ -79,10 +78,54 @@ fn as_text(documents: &[Value], customizations: &Customizations) -> String {
     lines.collect()
 }
 
-fn read_customizations(dir: &Path) -> Result<Customizations> {
+/// The scripts of a folder, or of the ConfigMap in a file; none if nothing is given.
+pub(super) fn customizations(given: Option<&Path>) -> Result<Customizations> {
+    let Some(path) = given else {
+        return Ok(Customizations::none());
+    };
+    if path.is_file() {
+        return of_settings(path);
+    }
     let mut files = Vec::new();
-    collect(dir, dir, &mut files)?;
-    Customizations::from_files(files).with_context(|| format!("read the health scripts of {}", dir.display()))
+    collect(path, path, &mut files)?;
+    Customizations::from_files(files).with_context(|| format!("read the scripts of {}", path.display()))
+}
+
+fn of_settings(file: &Path) -> Result<Customizations> {
+    let mut documents = input::documents(file)?;
+    documents.retain(|document| meta::kind(document) == "ConfigMap");
+    let [config_map] = <[Value; 1]>::try_from(documents).map_err(|found| {
+        anyhow!(
+            "{}: one ConfigMap is expected, found {}",
+            file.display(),
+            found.len()
+        )
+    })?;
+    let data = config_map["data"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect();
+    let parse = |text: &str| yaml::parse(text, &yaml::Limits::default()).map_err(|error| error.message);
+    let (settings, findings) = Settings::read(&data, meta::namespace(&config_map), &parse);
+    if let Some(finding) = findings.first() {
+        bail!("{}: {finding}", file.display());
+    }
+    let mut customizations = Customizations::none();
+    for (kind, found) in &settings.overrides {
+        if !found.health_lua.is_empty() {
+            customizations
+                .insert(kind, &found.health_lua, found.use_open_libs)
+                .with_context(|| format!("{}: {kind}", file.display()))?;
+        }
+        if !found.actions.is_empty() {
+            let definitions = Definitions::parse(&found.actions, found.use_open_libs)
+                .map_err(|error| anyhow!("{}: the actions of {kind}: {error}", file.display()))?;
+            customizations.insert_actions(kind, definitions);
+        }
+    }
+    Ok(customizations)
 }
 
 fn collect(root: &Path, dir: &Path, files: &mut Vec<(String, String)>) -> Result<()> {
@@ -90,7 +133,7 @@ fn collect(root: &Path, dir: &Path, files: &mut Vec<(String, String)>) -> Result
         let path = entry?.path();
         if path.is_dir() {
             collect(root, &path, files)?;
-        } else if path.file_name().is_some_and(|name| name == "health.lua") {
+        } else if path.extension().is_some_and(|extension| extension == "lua") {
             let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
             let relative = path.strip_prefix(root).unwrap_or(&path);
             files.push((relative.to_string_lossy().into_owned(), text));

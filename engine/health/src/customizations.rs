@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use crate::action::Definitions;
 use crate::lua::Script;
 
-/// Lua health scripts by kind: an operator's overrides, and a bundled set that they shadow.
+/// Lua scripts by kind, for health and for actions: an operator's overrides, and a bundled set that they shadow.
 ///
 /// Looked up in this order: override for exactly this kind, first override whose pattern matches, bundled script for exactly this kind,
 /// first bundled pattern that matches. Patterns are tried in sorted order, so that the answer does not depend on how they were read.
@@ -15,6 +16,10 @@ use crate::lua::Script;
 pub struct Customizations {
     overrides: Layer,
     bundled: Layer,
+    /// Of the settings, by exact kind.
+    actions: BTreeMap<String, Definitions>,
+    /// Of a bundled set, by exact kind.
+    bundled_actions: BTreeMap<String, Definitions>,
 }
 
 /// A pattern that is no glob.
@@ -41,9 +46,9 @@ impl Customizations {
         Self::default()
     }
 
-    /// A bundled set from files laid out as `GROUP/KIND/health.lua` (`Kind/health.lua` for the core group), given as relative path and
-    /// text. `_` in a group or kind stands for any text, since a folder cannot be called `*`. Other files are passed over. Bundled
-    /// scripts see the open libraries.
+    /// A bundled set from files laid out as `GROUP/KIND/health.lua` (`Kind/health.lua` for the core group), and for actions
+    /// `GROUP/KIND/actions/discovery.lua` and `GROUP/KIND/actions/NAME/action.lua`, given as relative path and text. `_` in a group or kind stands for any text, since a folder cannot be called `*`. Other files are passed over. Bundled
+    /// scripts for health see the open libraries, those for actions do not: so it is on Argo CD's API server.
     ///
     /// # Errors
     /// A folder name that makes no valid pattern.
@@ -54,13 +59,25 @@ impl Customizations {
     {
         let mut customizations = Self::none();
         for (path, text) in files {
-            let Some(folder) = path.as_ref().strip_suffix("/health.lua") else {
-                continue;
-            };
-            let pattern = folder.trim_start_matches("./").replace('_', "*");
-            customizations
-                .bundled
-                .insert(&pattern, Script::new(text.as_ref(), true))?;
+            let path = path.as_ref().trim_start_matches("./");
+            let script = |open_libs| Script::new(text.as_ref(), open_libs);
+            if let Some(kind) = path.strip_suffix("/actions/discovery.lua") {
+                customizations
+                    .bundled_actions
+                    .entry(kind.to_owned())
+                    .or_default()
+                    .discovery = Some(script(false));
+            } else if let Some((kind, action)) = path
+                .strip_suffix("/action.lua")
+                .and_then(|path| path.split_once("/actions/"))
+            {
+                let definitions = customizations.bundled_actions.entry(kind.to_owned()).or_default();
+                definitions.actions.insert(action.to_owned(), script(false));
+            } else if let Some(folder) = path.strip_suffix("/health.lua") {
+                customizations
+                    .bundled
+                    .insert(&folder.replace('_', "*"), script(true))?;
+            }
         }
         Ok(customizations)
     }
@@ -75,16 +92,41 @@ impl Customizations {
         self.overrides.insert(pattern, Script::new(lua, open_libs))
     }
 
+    /// Adds or replaces the actions of one kind, `group/Kind` or `Kind`. They stand for the built-in ones unless they say that both count.
+    pub fn insert_actions(&mut self, kind: &str, definitions: Definitions) {
+        self.actions.insert(kind.to_owned(), definitions);
+    }
+
+    /// The discovery scripts for a kind, most important first, and whether the built-in actions count besides.
+    pub(crate) fn discovery(&self, group: &str, kind: &str) -> (Vec<&Script>, bool) {
+        let key = key(group, kind);
+        let own = self.actions.get(&key);
+        let bundled = self.bundled_actions.get(&key);
+        let more = own.is_none_or(|definitions| definitions.merge_builtin);
+        let scripts = own.into_iter().chain(bundled.filter(|_| more));
+        (
+            scripts
+                .filter_map(|definitions| definitions.discovery.as_ref())
+                .collect(),
+            more && bundled.is_none(),
+        )
+    }
+
+    /// The script of an action, if one is given.
+    pub(crate) fn action(&self, group: &str, kind: &str, name: &str) -> Option<&Script> {
+        let key = key(group, kind);
+        self.actions
+            .get(&key)
+            .and_then(|definitions| definitions.actions.get(name))
+            .or_else(|| self.bundled_actions.get(&key)?.actions.get(name))
+    }
+
     /// The script for a kind, if any.
     pub(crate) fn script(&self, group: &str, kind: &str) -> Option<&Script> {
         if self.overrides.is_empty() && self.bundled.is_empty() {
             return None;
         }
-        let key = if group.is_empty() {
-            kind.to_owned()
-        } else {
-            format!("{group}/{kind}")
-        };
+        let key = key(group, kind);
         self.overrides.find(&key).or_else(|| self.bundled.find(&key))
     }
 
@@ -92,6 +134,14 @@ impl Customizations {
     #[must_use]
     pub fn covers(&self, group: &str, kind: &str) -> bool {
         self.script(group, kind).is_some()
+    }
+}
+
+fn key(group: &str, kind: &str) -> String {
+    if group.is_empty() {
+        kind.to_owned()
+    } else {
+        format!("{group}/{kind}")
     }
 }
 

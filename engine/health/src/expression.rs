@@ -8,7 +8,7 @@
 //! | `.status.ready/0` | of a text such as `2/3` the first piece |
 //! | `.spec.replicas?1` | the same with a value for the case that it is absent |
 //! | `.a = x\|'y z'` | one of these texts; `*` in a bare text stands for anything; also `!=`, `<`, `<=`, `>`, `>=`. What is absent differs from everything, but nothing differs from a field that is absent |
-//! | `.a < .b - .c` | numbers are compared as numbers, everything else as text |
+//! | `.a < .b - .c` | numbers are compared as numbers, other texts as texts; between the two there is no order |
 //! | `.a` | it is there |
 //! | `@Ready = False [.reason = A\|B]` | there is a condition of this type, with this status, whose fields satisfy the brackets (`!` in front: do not) |
 //! | `@listener/Ready` | the same in another list of conditions, which the rule set names |
@@ -26,7 +26,7 @@ mod time;
 
 pub(crate) use parse::Invalid;
 pub(crate) use path::Path;
-pub(crate) use test::{Conditions, Found, Tests};
+pub(crate) use test::{Conditions, Found, Number, Tests};
 pub(crate) use text::{Scene, Text};
 
 use argosy_object::Value;

@@ -6,6 +6,7 @@
 //! Pure but for one documented exception: a Lua script is somebody else's program, so the guard around it reads the monotonic clock to end
 //! a run that takes longer than its deadline. No answer contains a time.
 
+pub mod action;
 mod aggregate;
 mod assess;
 mod customizations;

@@ -1,12 +1,14 @@
-//! Health scripts in Lua 5.1: run under guard, read the answer.
+//! Scripts in Lua 5.1: run under guard, read the answer.
 //!
-//! A script finds the live object in the global `obj` and returns a table `{status, message}`, or nothing if it has no opinion.
+//! A script finds the live object in the global `obj`. One for health returns a table `{status, message}`, or nothing if it has no opinion;
+//! one for an action finds its parameters in `actionParams` and returns what is to become of which objects.
 
 mod convert;
 mod machine;
 mod pattern;
 mod text;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mlua::Value as LuaValue;
@@ -18,8 +20,8 @@ pub use machine::{DEADLINE, MEMORY_LIMIT};
 
 const INVALID_STATUS: &str = "Lua returned an invalid health status";
 
-/// A health script and what it may use.
-#[derive(Debug)]
+/// A script and what it may use.
+#[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub(crate) source: Arc<str>,
     pub(crate) open_libs: bool,
@@ -34,9 +36,24 @@ impl Script {
     }
 }
 
+/// Runs `script` on `live` with `params` as the global `actionParams` and hands back the table it returned.
+pub(crate) fn table(
+    script: &Script,
+    live: &Value,
+    params: &BTreeMap<String, String>,
+) -> Result<Value, String> {
+    machine::run(script, live, params, |answer| match answer {
+        LuaValue::Table(_) => convert::from_lua(&answer),
+        other => Err(format!(
+            "expect table output from Lua script, not {}",
+            other.type_name()
+        )),
+    })
+}
+
 /// Runs `script` on `live`. `None` if it returned nothing; `Unknown` with the reason if it failed.
 pub(crate) fn health(script: &Script, live: &Value) -> Option<Health> {
-    match machine::run(script, live, read_answer) {
+    match machine::run(script, live, &BTreeMap::new(), read_answer) {
         Ok(answer) => answer,
         Err(error) => Some(Health::unknown(error)),
     }

@@ -137,7 +137,9 @@ fn read(files: &[(&str, &str)]) -> Result<Table, FileError> {
                     let glob = GlobBuilder::new(kind)
                         .build()
                         .map_err(|error| FileError::Yaml(format!("{place}: {error}")))?;
-                    table.patterns.push((kind.to_owned(), glob.compile_matcher(), index));
+                    table
+                        .patterns
+                        .push((kind.to_owned(), glob.compile_matcher(), index));
                 } else if table.exact.insert(kind.to_owned(), index).is_some() {
                     return Err(FileError::Shape(place, "one rule set for each kind"));
                 }
@@ -145,7 +147,9 @@ fn read(files: &[(&str, &str)]) -> Result<Table, FileError> {
         }
     }
     // The longer pattern says more.
-    table.patterns.sort_by(|(a, ..), (b, ..)| (b.len(), a).cmp(&(a.len(), b)));
+    table
+        .patterns
+        .sort_by(|(a, ..), (b, ..)| (b.len(), a).cmp(&(a.len(), b)));
     Ok(table)
 }
 
@@ -163,7 +167,10 @@ fn rule_set(entry: &Value, place: &str) -> Result<RuleSet, FileError> {
         parts.insert(1.min(parts.len()), Value::from(""));
         Value::Array(parts)
     });
-    let rules: Result<Vec<Rule>, FileError> = rules.chain(&otherwise).map(|written| rule(written, place)).collect();
+    let rules: Result<Vec<Rule>, FileError> = rules
+        .chain(&otherwise)
+        .map(|written| rule(written, place))
+        .collect();
     Ok(RuleSet {
         conditions,
         rules: rules?,
@@ -175,7 +182,12 @@ fn rule(written: &Value, place: &str) -> Result<Rule, FileError> {
     let (status, tests, text) = match parts[..] {
         [status, tests] => (status, tests, None),
         [status, tests, text] => (status, tests, Some(text)),
-        _ => return Err(FileError::Shape(format!("{place}: {written}"), "[Status, test, text]")),
+        _ => {
+            return Err(FileError::Shape(
+                format!("{place}: {written}"),
+                "[Status, test, text]",
+            ));
+        }
     };
     let invalid = |error| FileError::Expression(place.to_owned(), error);
     Ok(Rule {
@@ -188,7 +200,12 @@ fn rule(written: &Value, place: &str) -> Result<Rule, FileError> {
 }
 
 fn strings(value: &Value) -> Vec<&str> {
-    value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 #[cfg(test)]
@@ -224,19 +241,57 @@ mod tests {
                 params: None,
                 now: 0,
             };
-            Some(rule.text.as_ref().map(|text| text.fill(&scene)).unwrap_or_default())
+            Some(
+                rule.text
+                    .as_ref()
+                    .map(|text| text.fill(&scene))
+                    .unwrap_or_default(),
+            )
         })
     }
 
     #[test]
     fn fields_are_compared_as_numbers_where_they_are_numbers() {
         let live = json!({"status": {"ready": 9, "size": "10", "phase": "Wait for it"}});
-        assert_eq!(say("  - [Healthy, '.status.ready < .status.size', 'a']", live.clone()).as_deref(), Some("a"));
-        assert_eq!(say("  - [Healthy, '.status.ready = .status.size - 1', 'b']", live.clone()).as_deref(), Some("b"));
-        assert_eq!(say("  - [Healthy, '.status.ready >= .status.size', 'c']", live.clone()), None);
-        assert_eq!(say("  - [Healthy, '.status.phase = Wait*', '{.status.phase}!']", live.clone()).as_deref(), Some("Wait for it!"));
-        assert_eq!(say("  - [Healthy, '.status.none != x', 'd']", live.clone()).as_deref(), Some("d"));
-        assert_eq!(say("  - [Healthy, '.status.none?7 = 7 & #.status.none = 0', 'e']", live).as_deref(), Some("e"));
+        assert_eq!(
+            say("  - [Healthy, '.status.ready < .status.size', 'a']", live.clone()).as_deref(),
+            Some("a")
+        );
+        assert_eq!(
+            say(
+                "  - [Healthy, '.status.ready = .status.size - 1', 'b']",
+                live.clone()
+            )
+            .as_deref(),
+            Some("b")
+        );
+        assert_eq!(
+            say(
+                "  - [Healthy, '.status.ready >= .status.size', 'c']",
+                live.clone()
+            ),
+            None
+        );
+        assert_eq!(
+            say(
+                "  - [Healthy, '.status.phase = Wait*', '{.status.phase}!']",
+                live.clone()
+            )
+            .as_deref(),
+            Some("Wait for it!")
+        );
+        assert_eq!(
+            say("  - [Healthy, '.status.none != x', 'd']", live.clone()).as_deref(),
+            Some("d")
+        );
+        assert_eq!(
+            say(
+                "  - [Healthy, '.status.none?7 = 7 & #.status.none = 0', 'e']",
+                live
+            )
+            .as_deref(),
+            Some("e")
+        );
     }
 
     #[test]
@@ -246,8 +301,28 @@ mod tests {
             {"type": "Ready", "status": "True", "reason": "New", "message": "fine", "observedGeneration": 2},
         ]}});
         let fresh = "'@Ready [.observedGeneration = .metadata.generation]'";
-        assert_eq!(say(&format!("  - [Healthy, {fresh}, '{{reason}}: {{message}}']"), live.clone()).as_deref(), Some("New: fine"));
-        assert_eq!(say("  - [Healthy, '@Ready = True [.reason = Old]', 'x']", live.clone()), None);
-        assert_eq!(say("  - [Healthy, '! @Synced & @*dy = False|Unknown', '{@Ready.reason}']", live).as_deref(), Some("Old"));
+        assert_eq!(
+            say(
+                &format!("  - [Healthy, {fresh}, '{{reason}}: {{message}}']"),
+                live.clone()
+            )
+            .as_deref(),
+            Some("New: fine")
+        );
+        assert_eq!(
+            say(
+                "  - [Healthy, '@Ready = True [.reason = Old]', 'x']",
+                live.clone()
+            ),
+            None
+        );
+        assert_eq!(
+            say(
+                "  - [Healthy, '! @Synced & @*dy = False|Unknown', '{@Ready.reason}']",
+                live
+            )
+            .as_deref(),
+            Some("Old")
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Reading the language.
 
 use super::path::{Path, Step};
-use super::test::{Comparison, Operand, Operator, Pattern, Reading, Test, Tests, What};
+use super::test::{Comparison, Number, Operand, Operator, Pattern, Reading, Test, Tests, What};
 use super::text::{Choice, Part, Text};
 
 /// An expression that cannot be read.
@@ -25,6 +25,15 @@ impl Path {
         let path = reader.path()?;
         reader.end()?;
         Ok(path)
+    }
+}
+
+impl Number {
+    pub(crate) fn parse(text: &str) -> Result<Number, Invalid> {
+        let mut reader = Reader::new(text);
+        let number = reader.sum()?;
+        reader.end()?;
+        Ok(Number(number))
     }
 }
 
@@ -54,7 +63,10 @@ impl Text {
             if open > 0 {
                 parts.push(Part::Fixed(rest[..open].to_owned()));
             }
-            let mut reader = Reader { text, rest: &rest[open + 1..] };
+            let mut reader = Reader {
+                text,
+                rest: &rest[open + 1..],
+            };
             let mut choices = vec![reader.choice()?];
             while reader.eat("|") {
                 choices.push(reader.choice()?);
@@ -87,7 +99,11 @@ impl<'a> Reader<'a> {
 
     fn end(&mut self) -> Result<(), Invalid> {
         self.space();
-        if self.rest.is_empty() { Ok(()) } else { Err(self.expected("the end")) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(self.expected("the end"))
+        }
     }
 
     fn space(&mut self) {
@@ -261,7 +277,11 @@ impl<'a> Reader<'a> {
             } else {
                 None
             };
-            return Ok(Operand::Path { reading, path, default });
+            return Ok(Operand::Path {
+                reading,
+                path,
+                default,
+            });
         }
         let text = self.take(|letter| !letter.is_whitespace() && !"|]&".contains(letter));
         if text.is_empty() {
@@ -280,7 +300,9 @@ impl<'a> Reader<'a> {
         let path = self.path()?;
         if self.eat("/") {
             let index = self.take(|letter| letter.is_ascii_digit());
-            let index = index.parse().map_err(|_| self.expected("the number of a piece"))?;
+            let index = index
+                .parse()
+                .map_err(|_| self.expected("the number of a piece"))?;
             return Ok((Reading::Piece(index), path));
         }
         Ok((reading, path))
@@ -298,7 +320,10 @@ impl<'a> Reader<'a> {
             return Ok(Choice::Container(self.path()?));
         }
         if self.eat("$") {
-            return Ok(Choice::Param(self.take(|letter| letter.is_alphanumeric() || letter == '-').to_owned()));
+            return Ok(Choice::Param(
+                self.take(|letter| letter.is_alphanumeric() || letter == '-')
+                    .to_owned(),
+            ));
         }
         if self.eat("now ") {
             return Ok(Choice::Now(self.take(|letter| letter != '}').to_owned()));

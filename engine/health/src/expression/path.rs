@@ -21,7 +21,10 @@ impl Path {
             found = match step {
                 Step::Field(name) => found.into_iter().filter_map(|value| value.get(name)).collect(),
                 Step::Each => found.into_iter().flat_map(children).collect(),
-                Step::Last => found.into_iter().filter_map(|value| value.as_array()?.last()).collect(),
+                Step::Last => found
+                    .into_iter()
+                    .filter_map(|value| value.as_array()?.last())
+                    .collect(),
             };
         }
         found.retain(|value| !value.is_null());

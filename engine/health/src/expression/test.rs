@@ -50,6 +50,17 @@ pub(super) enum Operator {
     GreaterOrEqual,
 }
 
+/// A number worked out from an object.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Number(pub(super) Operand);
+
+impl Number {
+    /// The number; `None` if something it needs is not there.
+    pub(crate) fn of(&self, object: &Value) -> Option<f64> {
+        self.0.values(object).first()?.parse().ok()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Operand {
     Path {
@@ -111,7 +122,13 @@ impl Tests {
 impl Conditions {
     /// The conditions of one list, with what contains them, in order.
     pub(super) fn of<'a>(&self, source: &str, object: &'a Value) -> Vec<(&'a Value, &'a Value)> {
-        let default = || Path(["status", "conditions"].map(|name| super::path::Step::Field(name.into())).into());
+        let default = || {
+            Path(
+                ["status", "conditions"]
+                    .map(|name| super::path::Step::Field(name.into()))
+                    .into(),
+            )
+        };
         let path = self.0.get(source).cloned().unwrap_or_else(default);
         let (last, way) = match path.0.split_last() {
             Some((super::path::Step::Field(last), way)) => (last, way),
@@ -122,7 +139,9 @@ impl Conditions {
             .into_iter()
             .flat_map(|container| {
                 let list = container.get(last).and_then(Value::as_array);
-                list.into_iter().flatten().map(move |condition| (condition, container))
+                list.into_iter()
+                    .flatten()
+                    .map(move |condition| (condition, container))
             })
             .collect()
     }
@@ -143,10 +162,12 @@ impl What {
                 .find(|(condition, _)| {
                     let text = |name| condition.get(name).and_then(scalar).unwrap_or_default();
                     kind.matches(&text("type"))
-                        && status
-                            .as_ref()
-                            .is_none_or(|(operator, values)| holds(*operator, &text("status"), values, object))
-                        && filters.iter().all(|(negated, filter)| filter.holds(condition, object) != *negated)
+                        && status.as_ref().is_none_or(|(operator, values)| {
+                            holds(*operator, &text("status"), values, object)
+                        })
+                        && filters
+                            .iter()
+                            .all(|(negated, filter)| filter.holds(condition, object) != *negated)
                 })
                 .map(|(condition, container)| Found {
                     condition: Some(condition),
@@ -161,7 +182,11 @@ impl Comparison {
     fn holds(&self, here: &Value, object: &Value) -> bool {
         let Some((operator, right)) = &self.right else {
             return match &self.left {
-                Operand::Path { reading: Reading::Each, path, .. } => path.first(here).is_some(),
+                Operand::Path {
+                    reading: Reading::Each,
+                    path,
+                    ..
+                } => path.first(here).is_some(),
                 other => !other.values(here).is_empty(),
             };
         };
@@ -180,7 +205,10 @@ impl Comparison {
 fn holds(operator: Operator, left: &str, right: &[Operand], object: &Value) -> bool {
     let equal = |operand: &Operand| match operand {
         Operand::Text(pattern) => pattern.matches(left) || same_number(left, pattern.as_str()),
-        other => other.values(object).iter().any(|right| left == right || same_number(left, right)),
+        other => other
+            .values(object)
+            .iter()
+            .any(|right| left == right || same_number(left, right)),
     };
     match operator {
         Operator::Equal => right.iter().any(equal),
@@ -202,7 +230,9 @@ fn same_number(left: &str, right: &str) -> bool {
 fn ordered(operator: Operator, left: &str, right: &str) -> bool {
     let order = match (left.parse::<f64>(), right.parse::<f64>()) {
         (Ok(left), Ok(right)) => left.partial_cmp(&right),
-        _ => Some(left.cmp(right)),
+        (Err(_), Err(_)) => Some(left.cmp(right)),
+        // A number and something else have no order.
+        _ => None,
     };
     order.is_some_and(|order| match operator {
         Operator::Less => order.is_lt(),
@@ -218,7 +248,11 @@ impl Operand {
     fn values(&self, from: &Value) -> Vec<String> {
         match self {
             Operand::Text(pattern) => vec![pattern.as_str().to_owned()],
-            Operand::Path { reading, path, default } => {
+            Operand::Path {
+                reading,
+                path,
+                default,
+            } => {
                 let values = reading.of(path, from);
                 match default {
                     Some(default) if values.is_empty() => vec![default.clone()],
@@ -228,7 +262,11 @@ impl Operand {
             Operand::Terms(terms) => {
                 let mut sum = 0.0;
                 for (minus, term) in terms {
-                    let Some(number) = term.values(from).first().and_then(|text| text.parse::<f64>().ok()) else {
+                    let Some(number) = term
+                        .values(from)
+                        .first()
+                        .and_then(|text| text.parse::<f64>().ok())
+                    else {
                         return Vec::new();
                     };
                     sum += if *minus { -number } else { number };

@@ -23,7 +23,11 @@ pub(super) enum Choice {
     Path(Reading, Path),
     Matched(String),
     Container(Path),
-    Condition { source: String, kind: String, field: String },
+    Condition {
+        source: String,
+        kind: String,
+        field: String,
+    },
     Param(String),
     Now(String),
     Fixed(String),
@@ -61,17 +65,41 @@ impl Text {
 
 impl Choice {
     fn fill(&self, scene: &Scene<'_>) -> String {
-        let field = |value: Option<&Value>, name: &str| value.and_then(|value| value.get(name)).and_then(scalar).unwrap_or_default();
+        let field = |value: Option<&Value>, name: &str| {
+            value
+                .and_then(|value| value.get(name))
+                .and_then(scalar)
+                .unwrap_or_default()
+        };
         match self {
             Choice::Path(reading, path) => reading.of(path, scene.object).join(", "),
             Choice::Matched(name) => field(scene.found.condition, name),
-            Choice::Container(path) => scene.found.container.map(|container| Reading::Each.of(path, container).join(", ")).unwrap_or_default(),
-            Choice::Condition { source, kind, field: name } => {
+            Choice::Container(path) => scene
+                .found
+                .container
+                .map(|container| Reading::Each.of(path, container).join(", "))
+                .unwrap_or_default(),
+            Choice::Condition {
+                source,
+                kind,
+                field: name,
+            } => {
                 let conditions = scene.conditions.of(source, scene.object);
-                let of_kind = |condition: &&Value| condition.get("type").and_then(Value::as_str) == Some(kind);
-                field(conditions.into_iter().map(|(condition, _)| condition).find(of_kind), name)
+                let of_kind =
+                    |condition: &&Value| condition.get("type").and_then(Value::as_str) == Some(kind);
+                field(
+                    conditions
+                        .into_iter()
+                        .map(|(condition, _)| condition)
+                        .find(of_kind),
+                    name,
+                )
             }
-            Choice::Param(name) => scene.params.and_then(|params| params.get(name)).cloned().unwrap_or_default(),
+            Choice::Param(name) => scene
+                .params
+                .and_then(|params| params.get(name))
+                .cloned()
+                .unwrap_or_default(),
             Choice::Now(format) => time::format(format, scene.now),
             Choice::Fixed(text) => text.clone(),
         }

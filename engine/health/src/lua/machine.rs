@@ -5,7 +5,7 @@
 //! the string library that can run for long are our own ([`super::text`]), because a C function is not interruptible.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -77,6 +77,7 @@ struct Machine {
 pub(super) fn run<T>(
     script: &Script,
     live: &Value,
+    params: &BTreeMap<String, String>,
     read: impl FnOnce(LuaValue) -> Result<T, String>,
 ) -> Result<T, String> {
     MACHINE.with(|slot| {
@@ -86,7 +87,7 @@ pub(super) fn run<T>(
             None => Machine::new().map_err(describe)?,
         };
         let machine = slot.insert(machine);
-        let answer = machine.run(script, live).map_err(describe).and_then(read);
+        let answer = machine.run(script, live, params).map_err(describe).and_then(read);
         if answer.is_err() {
             *slot = None;
         }
@@ -145,10 +146,20 @@ impl Machine {
         })
     }
 
-    fn run(&mut self, script: &Script, live: &Value) -> mlua::Result<LuaValue> {
+    fn run(
+        &mut self,
+        script: &Script,
+        live: &Value,
+        params: &BTreeMap<String, String>,
+    ) -> mlua::Result<LuaValue> {
         let function = self.compiled(&script.source)?;
         let environment = self.environment(script.open_libs)?;
         environment.raw_set("obj", convert::to_lua(&self.lua, live)?)?;
+        environment.raw_set(
+            "actionParams",
+            self.lua
+                .create_table_from(params.iter().map(|(name, value)| (name.as_str(), value.as_str())))?,
+        )?;
         function.set_environment(environment)?;
 
         self.arm()?;

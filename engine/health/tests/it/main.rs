@@ -4,6 +4,7 @@
 //! `UPDATE_EXPECTED=1 cargo test` writes the answers as they are; read them before you keep them.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod actions;
 mod oracle;
 
 use std::fs;

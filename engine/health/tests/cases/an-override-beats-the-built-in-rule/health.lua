@@ -1,0 +1,1 @@
+return {status = 'Healthy', message = 'all is well'}
