@@ -13,11 +13,13 @@ use crate::{go, shell, test, tidy};
 pub(crate) fn run() -> Result<()> {
     shell::run(&mut shell::cargo(["fmt", "--all", "--check"]))?;
     tidy::run()?;
-    shell::run(
-        Command::new("go")
-            .args(["vet", "-trimpath", "./..."])
-            .current_dir(go::worker_dir()),
-    )?;
+    for module in [go::worker_dir(), go::oracle_dir()] {
+        shell::run(
+            Command::new("go")
+                .args(["vet", "-trimpath", "./..."])
+                .current_dir(module),
+        )?;
+    }
     shell::run(&mut shell::cargo([
         "clippy",
         "--workspace",

@@ -16,7 +16,16 @@ const KUBERNETES_MODULE: &str = "k8s.io/kubernetes";
 /// When a build fails.
 pub(crate) fn build_all() -> Result<()> {
     build_servers()?;
+    build_oracle()?;
     build_render_worker()
+}
+
+/// Builds the oracle: the reference implementations that the engine is tested against.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn build_oracle() -> Result<()> {
+    build(&oracle_dir(), ".", &tools_dir().join("argosy-oracle"), "-s -w")
 }
 
 /// Builds etcd, kube-apiserver and kube-controller-manager into target/tools. Some seven minutes of two cores the first time;
@@ -79,6 +88,11 @@ pub(crate) fn render_worker() -> PathBuf {
 /// The render worker's module.
 pub(crate) fn worker_dir() -> PathBuf {
     shell::root().join("repo-server/render-worker")
+}
+
+/// The oracle's module.
+pub(crate) fn oracle_dir() -> PathBuf {
+    shell::root().join("tests/oracle")
 }
 
 fn kubernetes_version(module: &Path) -> Result<String> {

@@ -5,9 +5,9 @@ use argosy_object::{Value, meta};
 use bumpalo::Bump;
 
 use crate::ignore::{Finding, IgnoreRules};
-use crate::merge::{Merge, Recorder};
+use crate::merge::{self, Merge, Recorder};
 use crate::node::{Node, Semantics, schema_of};
-use crate::{FIELD_MANAGER, LAST_APPLIED, managed, mask, normalize};
+use crate::{CLIENT_SIDE_APPLY_MANAGER, FIELD_MANAGER, LAST_APPLIED, managed, mask, normalize, structured};
 
 /// What a comparison needs to know besides the two objects.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub struct Context<'a> {
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The object is applied server-side: what our manager owned and Git no longer states counts as removed, and lists merge as their
-    /// schema says also for custom resources. The base is `managedFields` instead of the last applied configuration.
+    /// schema says also for custom resources. What was ours is told by `managedFields` instead of the last applied configuration.
     pub server_side_apply: bool,
     /// Rules of a ClusterRole with `aggregationRule` are not compared (`resource.compareoptions: ignoreAggregatedRoles`). They never are
     /// when Git states no rules for such a role, because then the control plane fills them.
@@ -33,6 +33,8 @@ pub struct Options {
     pub ignore_status: IgnoreStatus,
     /// Our field manager.
     pub manager: String,
+    /// The field manager of client-side apply whose fields the first server-side apply takes over, if it does.
+    pub migrate_from: Option<String>,
     /// Annotations of Secrets that are secret themselves (`resource.sensitive.mask.annotations`).
     pub sensitive_annotations: Vec<String>,
     /// Types of fields that a schema does not tell (`resource.customizations.knownTypeFields`).
@@ -46,6 +48,7 @@ impl Default for Options {
             ignore_aggregated_roles: false,
             ignore_status: IgnoreStatus::All,
             manager: FIELD_MANAGER.to_owned(),
+            migrate_from: Some(CLIENT_SIDE_APPLY_MANAGER.to_owned()),
             sensitive_annotations: Vec::new(),
             known_types: Vec::new(),
         }
@@ -110,8 +113,10 @@ pub struct Difference {
     pub desired: Option<Value>,
     /// The value now, if there is one.
     pub live: Option<Value>,
-    /// Why it would change, in words.
+    /// Why it would change, in words: the rule.
     pub why: String,
+    /// The field managers that own the value that is there now, as far as the object tells.
+    pub owners: Vec<String>,
 }
 
 /// Compares what Git wants with what the cluster has.
@@ -145,7 +150,19 @@ fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) 
     let node = Node::root(schema, ctx.schemas, &gvk, semantics);
 
     let mut findings = Vec::new();
-    let mut base = base(live, node, ctx.options, &mut findings);
+    let stored = live;
+    let owners = ctx.options.server_side_apply.then(|| {
+        managed::owners(
+            stored,
+            &ctx.options.manager,
+            ctx.options.migrate_from.as_deref(),
+            node,
+        )
+    });
+    let mut base = match owners {
+        Some(_) => None,
+        None => last_applied(stored, &mut findings),
+    };
     let (mut desired, mut live) = (desired.clone(), live.clone());
 
     // Managers' fields are read from the live object before its managedFields go.
@@ -166,9 +183,18 @@ fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) 
         rules.remove_from(document, &mut findings);
     }
     normalize::roles(&mut desired, &mut live, base.as_mut(), ctx.options);
+    normalize::service(&mut desired, &mut live, base.as_mut());
 
-    let mut recorder = Recorder::new(&ctx.options.known_types, &gvk);
-    let predicted = Merge::new(arena, Some(&mut recorder)).document(base.as_ref(), &desired, &live, node);
+    let mut recorder = Recorder::new(&ctx.options.known_types, &gvk, stored);
+    let merge = Merge::new(arena, Some(&mut recorder));
+    let predicted = match &owners {
+        Some(owners) => {
+            let others: Vec<_> = owners.others.iter().map(managed::Fields::root).collect();
+            let applied = structured::apply(&live, &desired, &owners.last.root(), &others, node, arena);
+            merge.prediction(&applied, &live, node, merge::REMOVED)
+        }
+        None => merge.document(base.as_ref(), &desired, &live, node),
+    };
     let mut differences = recorder.differences;
     if mask::is_secret(&live) {
         mask::mask_differences(&mut differences, &ctx.options.sensitive_annotations);
@@ -183,11 +209,8 @@ fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) 
     }
 }
 
-/// What was applied last, and so is ours to remove: the annotation of client-side apply, or what `managedFields` says we own.
-fn base(live: &Value, node: Node<'_>, options: &Options, findings: &mut Vec<Finding>) -> Option<Value> {
-    if options.server_side_apply {
-        return managed::extract(live, &options.manager, node);
-    }
+/// What client-side apply applied last, and so is ours to remove.
+fn last_applied(live: &Value, findings: &mut Vec<Finding>) -> Option<Value> {
     match serde_json::from_str::<Value>(meta::annotation(live, LAST_APPLIED)?) {
         Ok(base) if base.is_object() => Some(base),
         Ok(_) => {
@@ -219,6 +242,7 @@ fn only_desired(desired: &Value, ctx: &Context<'_>) -> Comparison {
             desired: Some(shown),
             live: None,
             why: "in Git, but not in the cluster".to_owned(),
+            owners: Vec::new(),
         }],
         normalized_live: Value::Null,
         predicted_live: predicted,

@@ -63,7 +63,12 @@ fn one(difference: &Difference, lines: &mut Vec<(Line, String)>) {
             lines.extend(shown(value).lines().map(|line| (kind, line.to_owned())));
         }
     }
-    lines.push((Line::Note, format!("({})", difference.why)));
+    let mut why = difference.why.clone();
+    if !difference.owners.is_empty() {
+        why.push_str("; now set by ");
+        why.push_str(&difference.owners.join(", "));
+    }
+    lines.push((Line::Note, format!("({why})")));
 }
 
 /// Texts without quotes unless they would be misread, short values on one line, others indented.
@@ -97,12 +102,14 @@ mod tests {
                     desired: Some(json!(5)),
                     live: Some(json!(3)),
                     why: "set in Git to another value".into(),
+                    owners: vec!["hpa".into(), "kubectl-edit".into()],
                 },
                 Difference {
                     path: "spec.paused".into(),
                     desired: None,
                     live: Some(json!(true)),
                     why: "removed".into(),
+                    owners: Vec::new(),
                 },
             ],
             normalized_live: Value::Null,
@@ -111,7 +118,7 @@ mod tests {
         };
         assert_eq!(
             render(&comparison),
-            "spec.replicas\n  - 3\n  + 5\n  (set in Git to another value)\nspec.paused\n  - true\n  (removed)\n"
+            "spec.replicas\n  - 3\n  + 5\n  (set in Git to another value; now set by hpa, kubectl-edit)\nspec.paused\n  - true\n  (removed)\n"
         );
     }
 }

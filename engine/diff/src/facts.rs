@@ -66,6 +66,7 @@ const KEPT_FALSE: &[&str] = &[
     "preventPodSchedulingIfMissing",
     "privileged",
     "readOnlyRootFilesystem",
+    "orphanDependents",
     "ready",
     "requiresRepublish",
     "runAsNonRoot",
@@ -73,6 +74,7 @@ const KEPT_FALSE: &[&str] = &[
     "served",
     "serviceAccountTokenInSecrets",
     "serving",
+    "started",
     "setHostnameAsFQDN",
     "shareProcessNamespace",
     "storage",
@@ -85,66 +87,159 @@ const KEPT_FALSE: &[&str] = &[
 /// Numbers of which `0` is the same as absent; in all others it is not.
 const DROPPED_ZERO: &[&str] = &[
     "code",
+    "containerPort",
+    "count",
+    "deprecatedCount",
     "failureThreshold",
+    "generation",
+    "handSize",
     "healthCheckNodePort",
     "hostPort",
     "initialDelaySeconds",
+    "matchingPrecedence",
+    "maxReplicas",
+    "maxSkew",
     "minReadySeconds",
     "nodePort",
     "number",
     "periodSeconds",
+    "queueLengthLimit",
+    "queues",
+    "seconds",
+    "start",
     "successThreshold",
     "timeoutSeconds",
-    "count",
+    "weight",
 ];
 
 /// Numbers that the API server assigns where Git says 0.
 const ASSIGNED_NUMBERS: &[&str] = &["nodePort", "healthCheckNodePort"];
 
+/// Texts that the API server, its admission or a controller assigns where Git says the empty one.
+const ASSIGNED_TEXTS: &[&str] = &[
+    "clusterIP",
+    "nodeName",
+    "priorityClassName",
+    "serviceAccount",
+    "serviceAccountName",
+    "volumeName",
+];
+
 /// Texts of which the empty one says something.
 const KEPT_EMPTY_TEXT: &[&str] = &[
     "appProtocol",
+    "cachingMode",
+    "capacityKey",
+    "commonEncodingVersion",
+    "completionMode",
+    "currentVolumeAttributesClassName",
+    "disruptionMode",
+    "distinctAttribute",
+    "endpointsNamespace",
+    "extendedResourceName",
+    "failedIndexes",
+    "failurePolicy",
     "fsGroupChangePolicy",
+    "fsGroupPolicy",
+    "gmsaCredentialSpec",
+    "gmsaCredentialSpecName",
+    "holderIdentity",
+    "hostnameOverride",
     "ingressClassName",
+    "initiatorName",
+    "internalTrafficPolicy",
+    "ipFamilyPolicy",
+    "ipMode",
+    "loadBalancerClass",
     "localhostProfile",
+    "managedBy",
+    "matchAttribute",
+    "matchPolicy",
+    "mountPropagation",
+    "nodeAffinityPolicy",
+    "nodeTaintsPolicy",
+    "parameterNotFoundAction",
+    "pathType",
+    "persistentVolumeName",
+    "podGroupName",
+    "podReplacementPolicy",
+    "preemptionPolicy",
+    "preferredHolder",
+    "procMount",
+    "propagationPolicy",
+    "reclaimPolicy",
+    "recursiveReadOnly",
+    "resourceClaimTemplateName",
+    "runAsUserName",
     "runtimeClassName",
+    "scope",
+    "seLinuxChangePolicy",
+    "secretNamespace",
+    "selectPolicy",
+    "service",
+    "shareID",
+    "sideEffects",
+    "stopSignal",
     "storageClassName",
+    "string",
+    "succeededIndexes",
+    "supplementalGroupsPolicy",
     "timeZone",
     "trafficDistribution",
+    "unhealthyPodEvictionPolicy",
+    "url",
+    "validationError",
     "volumeAttributesClassName",
-    "string",
+    "volumeBindingMode",
+    "volumeMode",
+    "zone",
 ];
 
 /// Objects of which the empty one is the same as absent, because they are no pointers.
 const DROPPED_EMPTY_OBJECT: &[&str] = &[
     "backend",
+    "clientConfig",
+    "conditions",
+    "describedObject",
+    "divisor",
+    "involvedObject",
     "jobTemplate",
     "loadBalancer",
     "metadata",
+    "metric",
     "names",
+    "podAffinityTerm",
     "preference",
+    "reference",
+    "regarding",
     "resources",
+    "roleRef",
+    "scaleTargetRef",
     "source",
     "spec",
     "status",
     "strategy",
     "target",
+    "targetPort",
     "template",
     "updateStrategy",
-    "divisor",
-    "targetPort",
-    "podAffinityTerm",
-    "clientConfig",
 ];
 
 /// Lists that the API server fills where Git leaves them empty.
-const ASSIGNED_LISTS: &[&str] = &["ipFamilies", "clusterIPs"];
+const ASSIGNED_LISTS: &[&str] = &["ipFamilies", "clusterIPs", "volumeLifecycleModes"];
 
 /// Numbers of which `0` is the same as absent under this field, although it is not elsewhere.
 const DROPPED_ZERO_UNDER: &[(&str, &str)] = &[
     ("additionalPrinterColumns", "priority"),
     ("awsElasticBlockStore", "partition"),
     ("gcePersistentDisk", "partition"),
+];
+
+/// The other way round: where `0` is not the same as absent, although it is elsewhere.
+const KEPT_ZERO_UNDER: &[(&str, &str)] = &[
+    ("allocatable", "count"),
+    ("clientIP", "timeoutSeconds"),
+    ("webhooks", "timeoutSeconds"),
 ];
 
 /// Whether the API server does not keep `value` in the field `name` of a native object, so that it is the same as absent.
@@ -157,6 +252,7 @@ pub(crate) fn is_dropped(parent: &str, name: &str, value: &Value, is_map: bool) 
         Value::Number(number) => {
             number.as_f64() == Some(0.0)
                 && (DROPPED_ZERO.contains(&name) || DROPPED_ZERO_UNDER.contains(&(parent, name)))
+                && !KEPT_ZERO_UNDER.contains(&(parent, name))
         }
         Value::String(text) => text.is_empty() && !KEPT_EMPTY_TEXT.contains(&name),
         Value::Array(items) => items.is_empty(),
@@ -168,7 +264,7 @@ pub(crate) fn is_dropped(parent: &str, name: &str, value: &Value, is_map: bool) 
 pub(crate) fn leaves_to_server(name: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::String(text) => text.is_empty() && name != "value" && !KEPT_EMPTY_TEXT.contains(&name),
+        Value::String(text) => text.is_empty() && ASSIGNED_TEXTS.contains(&name),
         Value::Number(number) => number.as_f64() == Some(0.0) && ASSIGNED_NUMBERS.contains(&name),
         Value::Array(items) => items.is_empty() && ASSIGNED_LISTS.contains(&name),
         _ => false,
@@ -177,6 +273,7 @@ pub(crate) fn leaves_to_server(name: &str, value: &Value) -> bool {
 
 /// Whether `value` is what the API server puts into the field `name` under `parent` (the nearest field above) if nobody states it.
 pub(crate) fn is_default(parent: &str, name: &str, value: &Value) -> bool {
+    let parent = if parent.is_empty() { "/" } else { parent };
     [parent, "*"].iter().any(|parent| {
         DEFAULTS
             .get(&(*parent, name))
@@ -184,7 +281,7 @@ pub(crate) fn is_default(parent: &str, name: &str, value: &Value) -> bool {
     })
 }
 
-/// Defaults by the field and the field above it; `*` for any.
+/// Defaults by the field and the field above it; `*` for any, `/` for the object itself.
 static DEFAULTS: LazyLock<HashMap<(&'static str, &'static str), Vec<Value>>> = LazyLock::new(|| {
     let mut table: HashMap<_, Vec<Value>> = HashMap::new();
     for line in DEFAULTS_TEXT.lines() {
@@ -298,6 +395,8 @@ webhooks timeoutSeconds 10
 webhooks failurePolicy "Fail"
 webhooks matchPolicy "Equivalent"
 rules scope "*"
+resourceRules scope "*"
+excludeResourceRules scope "*"
 service port 443
 roleRef apiGroup "rbac.authorization.k8s.io"
 subjects apiGroup "rbac.authorization.k8s.io"
@@ -318,6 +417,29 @@ spec preserveUnknownFields false
 clientIP timeoutSeconds 10800
 ports name ""
 volumeClaimTemplates apiVersion "v1"
+/ type "Opaque"
+exempt lendablePercent 0
+exempt nominalConcurrencyShares 0
+fileKeyRef optional false
+image pullPolicy "IfNotPresent"
+image pullPolicy "Always"
+limited lendablePercent 0
+limited nominalConcurrencyShares 30
+onPodConditions status "True"
+parameters scope "Cluster"
+queuing handSize 8
+queuing queueLengthLimit 50
+queuing queues 64
+scaleDown selectPolicy "Max"
+scaleUp selectPolicy "Max"
+scaleUp stabilizationWindowSeconds 0
+spec failurePolicy "Fail"
+spec matchingPrecedence 1000
+spec metrics [{"resource":{"name":"cpu","target":{"averageUtilization":80,"type":"Utilization"}},"type":"Resource"}]
+spec podReplacementPolicy "Failed"
+spec policyTypes ["Ingress","Egress"]
+spec policyTypes ["Ingress"]
+spec volumeLifecycleModes ["Persistent"]
 volumeClaimTemplates kind "PersistentVolumeClaim"
 "#;
 

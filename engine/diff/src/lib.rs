@@ -9,6 +9,7 @@
 
 mod batch;
 mod compare;
+mod dry_run;
 pub mod explain;
 mod facts;
 pub mod ignore;
@@ -19,11 +20,13 @@ mod node;
 mod normalize;
 pub mod patch;
 mod scalar;
+mod structured;
 
 pub use batch::{Pair, compare_all};
 pub use compare::{
     Comparison, Context, Difference, IgnoreStatus, KnownType, KnownTypeKind, Options, compare,
 };
+pub use dry_run::{NotAnApply, compare_dry_run};
 pub use ignore::{Finding, IgnoreRule, IgnoreRules};
 pub use patch::{Patch, PatchKind};
 
@@ -32,6 +35,9 @@ pub use argosy_object::Value;
 
 /// Where client-side apply keeps what it applied last.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The field manager under which `kubectl apply` writes.
+pub const CLIENT_SIDE_APPLY_MANAGER: &str = "kubectl-client-side-apply";
 
 /// The field manager under which the controller writes.
 pub const FIELD_MANAGER: &str = "argocd-controller";

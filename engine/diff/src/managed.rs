@@ -1,7 +1,10 @@
 //! `metadata.managedFields`: who owns which field.
 
-use argosy_object::{Map, Value, meta};
+use std::fmt::Write as _;
+
+use argosy_object::{Map, Path, Value, meta};
 use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
 
 use crate::node::{ListRule, Node};
 use crate::{LAST_APPLIED, scalar};
@@ -45,87 +48,193 @@ fn unite(fields: &mut Map, more: &Map) {
     }
 }
 
-/// What `manager` applied last and nobody else owns, cut out of the live object: that is what an apply without it removes. Without an apply
-/// by the manager the last applied configuration stands in: that is what a change from client-side to server-side apply takes over.
-///
-/// A list item that somebody else owns too is left out with all its fields.
-pub(crate) fn extract(live: &Value, manager: &str, node: Node<'_>) -> Option<Value> {
-    let ours = |entry: &Value| {
-        entry.get("manager").and_then(Value::as_str) == Some(manager)
-            && entry.get("operation").and_then(Value::as_str) == Some("Apply")
-            && entry
-                .get("subresource")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .is_empty()
-    };
-    let fields = collect(live, ours);
-    if fields.0.is_empty() {
-        return serde_json::from_str(meta::annotation(live, LAST_APPLIED)?).ok();
+/// A place in somebody's fields.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owned<'f>(&'f Map);
+
+impl<'f> Owned<'f> {
+    /// Whether nothing here or below is owned.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0.is_empty()
     }
-    let others = collect(live, |entry| !ours(entry));
-    cut(&fields.0, &others.0, live, node, &Bump::new())
+
+    /// Whether the thing itself is owned, and not only something below it.
+    pub(crate) fn is_owned(self) -> bool {
+        self.is_leaf() || self.0.contains_key(".")
+    }
+
+    /// Whether it is owned as one value.
+    pub(crate) fn is_leaf(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is owned a step further down.
+    pub(crate) fn below(self, form: &str) -> Option<Self> {
+        self.0.get(form)?.as_object().map(Owned)
+    }
 }
 
-fn cut(fields: &Map, others: &Map, value: &Value, node: Node<'_>, arena: &Bump) -> Option<Value> {
-    if fields.keys().all(|name| name == ".") {
-        // An owned leaf, or an item or object of which only the existence is owned.
-        return match value {
-            Value::Object(_) if !fields.is_empty() => Some(Value::Object(Map::new())),
-            _ => Some(value.clone()),
-        };
+impl Fields {
+    pub(crate) fn root(&self) -> Owned<'_> {
+        Owned(&self.0)
     }
-    let nobody = Map::new();
-    let theirs = |name: &str| others.get(name).map(|below| below.as_object().unwrap_or(&nobody));
-    match value {
-        Value::Object(present) => {
-            let mut owned = Map::new();
-            for (form, below) in fields {
-                let Some(name) = form.strip_prefix("f:") else {
-                    continue;
-                };
-                let (Some(value), Value::Object(below)) = (present.get(name), below) else {
-                    continue;
-                };
-                let shared = theirs(form);
-                if below.is_empty() && shared.is_some() {
-                    continue;
+}
+
+/// Who owns what in a live object, as a server-side apply of ours sees it.
+pub(crate) struct Owners {
+    /// What our last apply stated.
+    pub(crate) last: Fields,
+    /// What others own, each by itself.
+    pub(crate) others: Vec<Fields>,
+}
+
+/// Reads the owners from `live`.
+///
+/// An object that `manager` never applied is taken over at the first apply: then what counts as ours is what it wrote otherwise, what the
+/// manager `migrated` wrote (client-side apply), and what the last applied configuration states.
+pub(crate) fn owners(live: &Value, manager: &str, migrated: Option<&str>, node: Node<'_>) -> Owners {
+    let text = |entry: &Value, name: &str| {
+        entry
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let written_by =
+        |entry: &Value, name: &str| text(entry, "manager") == name && text(entry, "subresource").is_empty();
+    let applied = |entry: &Value| written_by(entry, manager) && text(entry, "operation") == "Apply";
+    let entries = meta::array_field(live, &["metadata", "managedFields"]);
+    let taken_over = !entries.iter().any(applied);
+    let ours = |entry: &Value| match migrated {
+        _ if !taken_over => applied(entry),
+        Some(migrated) => written_by(entry, manager) || written_by(entry, migrated),
+        None => written_by(entry, manager),
+    };
+    let mut last = collect(live, ours);
+    if taken_over
+        && let Some(mut stated) =
+            meta::annotation(live, LAST_APPLIED).and_then(|text| serde_json::from_str(text).ok())
+    {
+        // What names the object is owned by nobody.
+        for path in [
+            &["apiVersion"][..],
+            &["kind"],
+            &["metadata", "name"],
+            &["metadata", "namespace"],
+        ] {
+            meta::remove_field(&mut stated, path);
+        }
+        unite(&mut last.0, &fields_from(&stated, node, &Bump::new()));
+    }
+    let others = entries
+        .iter()
+        .filter(|entry| !ours(entry))
+        .filter_map(|entry| Some(Fields(entry.get("fieldsV1")?.as_object()?.clone())))
+        .collect();
+    Owners { last, others }
+}
+
+/// The fields that a document states.
+fn fields_from(document: &Value, node: Node<'_>, arena: &Bump) -> Map {
+    let mut fields = Map::new();
+    match document {
+        Value::Object(stated) if !node.is_atomic() => {
+            for (name, value) in stated {
+                let mut below = fields_from(value, node.field(name), arena);
+                if !below.is_empty() && !node.names_field(name) {
+                    below.insert(".".to_owned(), Value::Object(Map::new()));
                 }
-                if let Some(value) = cut(below, shared.unwrap_or(&nobody), value, node.field(name), arena) {
-                    owned.insert(name.to_owned(), value);
-                }
+                fields.insert(format!("f:{name}"), Value::Object(below));
             }
-            Some(Value::Object(owned))
         }
         Value::Array(items) => {
-            let keys = match node.list_rule(arena) {
-                ListRule::Keyed(keys) => keys,
-                _ => &[],
-            };
-            let mut owned = Vec::new();
-            for (form, below) in fields {
-                let (Some(position), None) = (locate(form, items), theirs(form)) else {
-                    continue;
-                };
-                let (item, Value::Object(below)) = (&items[position], below) else {
-                    continue;
-                };
-                let Some(mut cut) = cut(below, &nobody, item, node.item(), arena) else {
-                    continue;
-                };
-                if let (Some(cut), Some(item)) = (cut.as_object_mut(), item.as_object()) {
-                    for key in keys {
-                        if let Some(value) = item.get(*key) {
-                            cut.insert((*key).to_owned(), value.clone());
-                        }
-                    }
+            for (item, key) in items.iter().zip(keys_of(items, node, arena).iter().flatten()) {
+                let mut below = fields_from(item, node.item(), arena);
+                if !below.is_empty() {
+                    below.insert(".".to_owned(), Value::Object(Map::new()));
                 }
-                owned.push(cut);
+                fields.insert((*key).to_owned(), Value::Object(below));
             }
-            Some(Value::Array(owned))
         }
-        scalar => Some(scalar.clone()),
+        _ => {}
     }
+    fields
+}
+
+/// The items of a list as `managedFields` names them (`k:{"name":"main"}`, `v:"x"`). None if the list is one value, or an item has no key.
+pub(crate) fn keys_of<'a>(items: &[Value], node: Node<'_>, arena: &'a Bump) -> Option<BumpVec<'a, &'a str>> {
+    let mut forms = BumpVec::with_capacity_in(items.len(), arena);
+    match node.list_rule(arena) {
+        ListRule::Sequence => return None,
+        ListRule::Set => {
+            for item in items {
+                if item.is_object() || item.is_array() {
+                    return None;
+                }
+                forms.push(&*arena.alloc_str(&format!("v:{item}")));
+            }
+        }
+        ListRule::Keyed(keys) => {
+            let item_node = node.item();
+            // Names of key fields stand in order.
+            let mut sorted = BumpVec::from_iter_in(keys.iter().copied(), arena);
+            sorted.sort_unstable();
+            for item in items {
+                let fields = item.as_object()?;
+                let mut form = bumpalo::collections::String::from_str_in("k:{", arena);
+                for key in &sorted {
+                    let Some(value) = fields.get(*key).or_else(|| item_node.key_default(key)) else {
+                        continue;
+                    };
+                    if form.len() > 3 {
+                        form.push(',');
+                    }
+                    let _ = write!(form, "\"{key}\":{value}");
+                }
+                if form.len() == 3 {
+                    return None;
+                }
+                form.push('}');
+                forms.push(form.into_bump_str());
+            }
+        }
+    }
+    Some(forms)
+}
+
+/// Who owns what is at `path` of a live object: the managers, in the order of the object, each once.
+pub(crate) fn managers_of(live: &Value, path: &Path<'_>) -> Vec<String> {
+    let mut steps: Vec<&Path<'_>> = std::iter::successors(Some(path), |path| path.parent()).collect();
+    steps.reverse();
+    let mut managers: Vec<String> = Vec::new();
+    for entry in meta::array_field(live, &["metadata", "managedFields"]) {
+        let fields = entry.get("fieldsV1").and_then(Value::as_object);
+        let mut place = fields;
+        for step in steps.iter().skip(1) {
+            // Below a leaf everything is owned by whoever owns the leaf.
+            if place.is_some_and(Map::is_empty) {
+                break;
+            }
+            place = place.and_then(|place| child(place, step)?.as_object());
+        }
+        if let (Some(_), Some(name)) = (place, entry.get("manager").and_then(Value::as_str))
+            && !managers.iter().any(|known| known == name)
+        {
+            managers.push(name.to_owned());
+        }
+    }
+    managers
+}
+
+fn child<'f>(fields: &'f Map, step: &Path<'_>) -> Option<&'f Value> {
+    if let Some(name) = step.name() {
+        return fields.get(&format!("f:{name}"));
+    }
+    let value = step.value()?;
+    let named = fields
+        .iter()
+        .find(|(form, _)| locate(form, std::slice::from_ref(value)) == Some(0));
+    named.map(|(_, below)| below)
 }
 
 /// Where `k:…`, `v:…` or `i:…` is in a list.

@@ -15,12 +15,13 @@ use bumpalo::collections::Vec as BumpVec;
 
 use crate::compare::{Difference, KnownType, KnownTypeKind};
 use crate::facts;
+use crate::managed;
 use crate::node::{ListRule, Node};
 use crate::scalar;
 
 const CHANGED: &str = "set in Git to another value";
 const ADDED: &str = "in Git, but not in the cluster";
-const REMOVED: &str = "removed from Git since the last apply";
+pub(crate) const REMOVED: &str = "removed from Git since the last apply";
 const NULLED: &str = "set to null in Git";
 const NOT_IN_WHOLE: &str = "not in Git, and what holds it is applied as a whole";
 const SAME_NAME: &str = "has the name of an item in Git that has another key";
@@ -30,17 +31,20 @@ const ORDER: &str = "in Git in another order";
 /// Collects the differences of one comparison.
 pub(crate) struct Recorder<'k> {
     pub(crate) differences: Vec<Difference>,
+    /// The live object with its managedFields.
+    live: &'k Value,
     known: Vec<&'k KnownType>,
 }
 
 impl<'k> Recorder<'k> {
-    pub(crate) fn new(known: &'k [KnownType], gvk: &GroupVersionKind) -> Self {
+    pub(crate) fn new(known: &'k [KnownType], gvk: &GroupVersionKind, live: &'k Value) -> Self {
         let known = known
             .iter()
             .filter(|known| known.group == gvk.group && known.kind == gvk.kind)
             .collect();
         Self {
             differences: Vec::new(),
+            live,
             known,
         }
     }
@@ -90,8 +94,9 @@ struct At<'p> {
     /// The field here, and the nearest field above it; an item of a list has its list's names.
     name: &'p str,
     parent: &'p str,
-    /// Inside something that is applied as a whole: what Git does not state goes, unless it is a default.
-    strict: bool,
+    /// Why what Git does not state goes here, unless it is a default; if it does. Inside something that is applied as a whole, and where
+    /// the other document is already what there will be.
+    gone: Option<&'static str>,
 }
 
 impl<'p> At<'p> {
@@ -104,11 +109,11 @@ impl<'p> At<'p> {
             node: self.node.field(name),
             name,
             parent: self.name,
-            strict: self.strict,
+            gone: self.gone,
         }
     }
 
-    fn item<'q>(&'q self, path: &'q Path<'q>, strict: bool) -> At<'q>
+    fn item<'q>(&'q self, path: &'q Path<'q>, gone: Option<&'static str>) -> At<'q>
     where
         'p: 'q,
     {
@@ -117,8 +122,13 @@ impl<'p> At<'p> {
             node: self.node.item(),
             name: self.name,
             parent: self.parent,
-            strict,
+            gone,
         }
+    }
+
+    /// As `gone`, for the items of a list that is one value.
+    fn inside(&self) -> Option<&'static str> {
+        self.gone.or(Some(NOT_IN_WHOLE))
     }
 
     /// Whether the API server decodes what is here into a Go type.
@@ -152,7 +162,23 @@ impl<'p> At<'p> {
         }
         // A claim inside a StatefulSet is an object with a status of its own.
         let claim_status = self.parent == "volumeClaimTemplates" && self.name == "status";
-        claim_status || self.drops(value, false) || facts::is_default(self.parent, self.name, value)
+        claim_status
+            || self.drops(value, false)
+            || facts::is_default(self.parent, self.name, value)
+            || self.is_all_defaults(value)
+    }
+
+    /// Whether `value` is an object that is always there, with nothing in it but defaults.
+    fn is_all_defaults(&self, value: &Value) -> bool {
+        let Some(fields) = value.as_object() else {
+            return false;
+        };
+        self.drops(&Value::Object(Map::new()), false)
+            && !self.is_map()
+            && fields.iter().all(|(name, value)| {
+                let path = self.path.field(name);
+                self.field(&path, name).is_default(value, false)
+            })
     }
 }
 
@@ -190,19 +216,37 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         live: &Value,
         node: Node<'_>,
     ) -> Value {
+        self.whole(base, desired, live, node, None)
+    }
+
+    /// The live document when it will be `predicted`: what is not in that will be gone, `why` says why.
+    pub(crate) fn prediction(
+        mut self,
+        predicted: &Value,
+        live: &Value,
+        node: Node<'_>,
+        why: &'static str,
+    ) -> Value {
+        self.whole(None, predicted, live, node, Some(why))
+    }
+
+    fn whole(
+        &mut self,
+        base: Option<&Value>,
+        desired: &Value,
+        live: &Value,
+        node: Node<'_>,
+        gone: Option<&'static str>,
+    ) -> Value {
         let path = Path::root();
-        self.value(
-            base,
-            desired,
-            live,
-            At {
-                path: &path,
-                node,
-                name: "",
-                parent: "",
-                strict: false,
-            },
-        )
+        let root = At {
+            path: &path,
+            node,
+            name: "",
+            parent: "",
+            gone,
+        };
+        self.value(base, desired, live, root)
     }
 
     fn record(&mut self, at: &At<'_>, desired: Option<&Value>, live: Option<&Value>, why: &str) {
@@ -213,6 +257,11 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 desired: desired.cloned(),
                 live: live.cloned(),
                 why: why.to_owned(),
+                owners: if live.is_some() {
+                    managed::managers_of(recorder.live, at.path)
+                } else {
+                    Vec::new()
+                },
             });
         }
     }
@@ -231,13 +280,20 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 Value::Object(self.object(base.and_then(Value::as_object), desired, live, &at))
             }
             (Value::Array(wanted), Value::Array(present)) => {
-                if at.native() && wanted.is_empty() && facts::leaves_to_server(at.name, desired) {
+                if at.native() && wanted.is_empty() && self.leaves_to_server(base, desired, &at) {
                     return live.clone();
                 }
                 Value::Array(self.list(base.and_then(Value::as_array), wanted, present, &at))
             }
             _ if self.same(&at, desired, live) => live.clone(),
-            _ if at.native() && !at.strict && self.leaves_to_server(base, desired, &at) => live.clone(),
+            // What the server drops it replaces by the default.
+            _ if at.drops(desired, false) && at.native() && at.is_default(live, false) => live.clone(),
+            _ if at.native()
+                && at.gone != Some(NOT_IN_WHOLE)
+                && self.leaves_to_server(base, desired, &at) =>
+            {
+                live.clone()
+            }
             _ => {
                 let desired = prune(desired, &at);
                 self.record(&at, Some(&desired), Some(live), CHANGED);
@@ -254,7 +310,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
 
     fn object(&mut self, base: Option<&Map>, desired: &Map, live: &Map, at: &At<'_>) -> Map {
         let at = &At {
-            strict: at.strict || at.node.is_atomic(),
+            gone: at.gone.or_else(|| at.node.is_atomic().then_some(NOT_IN_WHOLE)),
             ..*at
         };
         let before = self.changes;
@@ -306,16 +362,18 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         at: &At<'_>,
     ) -> Option<Value> {
         let in_map = around.is_map();
-        if !(nulled || applied.is_some() || around.strict) || at.is_default(present, in_map) {
+        if !(nulled || applied.is_some() || around.gone.is_some()) || at.is_default(present, in_map) {
             return Some(present.clone());
         }
-        if let (Some(applied), false, false) = (applied, nulled, around.strict) {
+        if let (Some(applied), false, false) = (applied, nulled, around.gone.is_some()) {
             if at.native() && facts::leaves_to_server(at.name, applied) {
                 return Some(present.clone());
             }
             match (applied, present) {
-                // An empty object stated nothing that could be removed.
-                (Value::Object(fields), Value::Object(_)) if fields.is_empty() => {
+                // An empty object stated nothing that could be removed, unless it means something by being there.
+                (Value::Object(fields), Value::Object(entries))
+                    if fields.is_empty() && (at.is_map() || !entries.is_empty()) =>
+                {
                     return Some(present.clone());
                 }
                 // Of a map only our entries go.
@@ -329,7 +387,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         let why = match (nulled, applied) {
             (true, _) => NULLED,
             (false, Some(_)) => REMOVED,
-            (false, None) => NOT_IN_WHOLE,
+            (false, None) => around.gone.unwrap_or(NOT_IN_WHOLE),
         };
         self.record(at, None, Some(present), why);
         None
@@ -363,10 +421,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
             ListRule::Set if all_scalars(desired) && all_scalars(live) => self.set(base, desired, live, at),
             ListRule::Keyed(keys) => {
                 let item = at.node.item();
-                match (
-                    index(arena, desired, keys, item, at),
-                    index(arena, live, keys, item, at),
-                ) {
+                match (index(arena, desired, keys, item), index(arena, live, keys, item)) {
                     (Some(wanted), Some(present)) => {
                         self.keyed(base, (desired, &wanted), (live, &present), keys, at)
                     }
@@ -388,7 +443,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 .enumerate()
                 .map(|(position, (wanted, present))| {
                     let path = at.path.index(position);
-                    self.value(None, wanted, present, at.item(&path, true))
+                    self.value(None, wanted, present, at.item(&path, at.inside()))
                 })
                 .collect();
         }
@@ -396,7 +451,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
             && desired
                 .iter()
                 .zip(live)
-                .all(|(wanted, present)| self.same(&at.item(at.path, true), wanted, present));
+                .all(|(wanted, present)| self.same(&at.item(at.path, at.inside()), wanted, present));
         if same {
             return live.to_vec();
         }
@@ -421,22 +476,26 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         let mut result = Vec::with_capacity(live.len());
         for (position, member) in live.iter().enumerate() {
             let applied = base.is_some_and(|base| base.contains(member));
-            if desired.contains(member) || !(applied || at.strict) {
+            if desired.contains(member) || !(applied || at.gone.is_some()) {
                 result.push(member.clone());
                 continue;
             }
             let path = at.path.member(member, position);
             self.record(
-                &at.item(&path, true),
+                &at.item(&path, at.inside()),
                 None,
                 Some(member),
-                if applied { REMOVED } else { NOT_IN_WHOLE },
+                if applied {
+                    REMOVED
+                } else {
+                    at.gone.unwrap_or(NOT_IN_WHOLE)
+                },
             );
         }
         for member in desired {
             if !result.contains(member) {
                 let path = at.path.member(member, result.len());
-                self.record(&at.item(&path, true), Some(member), None, ADDED);
+                self.record(&at.item(&path, at.inside()), Some(member), None, ADDED);
                 result.push(member.clone());
             }
         }
@@ -454,7 +513,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
     ) -> Vec<Value> {
         let arena = self.arena;
         let item = at.node.item();
-        let applied = base.and_then(|base| index(arena, base, keys, item, at).map(|index| (base, index)));
+        let applied = base.and_then(|base| index(arena, base, keys, item).map(|index| (base, index)));
         let base_item = |key: &str| {
             applied
                 .as_ref()
@@ -474,8 +533,8 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 entries.push(Entry::Ours(*position));
                 continue;
             }
-            let why = if at.strict {
-                Some(NOT_IN_WHOLE)
+            let why = if at.gone.is_some() {
+                at.gone
             } else if base_item(key).is_some() {
                 Some(REMOVED)
             } else if takes_name(&live[position], keys, desired, wanted, present) {
@@ -487,7 +546,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 None => entries.push(Entry::Theirs(position)),
                 Some(why) => {
                     let path = at.path.item(keys, &live[position], position);
-                    self.record(&at.item(&path, at.strict), None, Some(&live[position]), why);
+                    self.record(&at.item(&path, at.gone), None, Some(&live[position]), why);
                 }
             }
         }
@@ -534,7 +593,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 Entry::Ours(position) => {
                     let (key, wanted) = (wanted.keys[*position], &desired[*position]);
                     let path = at.path.item(keys, wanted, *position);
-                    let here = at.item(&path, at.strict);
+                    let here = at.item(&path, at.gone);
                     match present.positions.get(key) {
                         Some(position) => self.value(base_item(key), wanted, &live[*position], here),
                         None => {
@@ -557,19 +616,13 @@ struct Index<'a> {
 }
 
 /// None if an item has no key or two have the same.
-fn index<'a>(
-    arena: &'a Bump,
-    items: &[Value],
-    keys: &[&str],
-    node: Node<'_>,
-    at: &At<'_>,
-) -> Option<Index<'a>> {
+fn index<'a>(arena: &'a Bump, items: &[Value], keys: &[&str], node: Node<'_>) -> Option<Index<'a>> {
     let mut index = Index {
         keys: BumpVec::with_capacity_in(items.len(), arena),
         positions: HashMap::with_capacity(items.len()),
     };
     for (position, item) in items.iter().enumerate() {
-        let key = key_text(arena, item.as_object()?, keys, node, at)?;
+        let key = key_text(arena, item.as_object()?, keys, node)?;
         index.keys.push(key);
         if index.positions.insert(key, position).is_some() {
             return None;
@@ -580,7 +633,7 @@ fn index<'a>(
 
 /// The values of the key fields as one text. A field that is absent has its default; one without default may be absent if another is
 /// present.
-fn key_text<'a>(arena: &'a Bump, item: &Map, keys: &[&str], node: Node<'_>, at: &At<'_>) -> Option<&'a str> {
+fn key_text<'a>(arena: &'a Bump, item: &Map, keys: &[&str], node: Node<'_>) -> Option<&'a str> {
     if let ([key], Some(Value::String(text))) = (keys, keys.first().and_then(|key| item.get(*key))) {
         debug_assert!(item.contains_key(*key));
         return Some(arena.alloc_str(text));
@@ -588,14 +641,15 @@ fn key_text<'a>(arena: &'a Bump, item: &Map, keys: &[&str], node: Node<'_>, at: 
     let mut text = bumpalo::collections::String::new_in(arena);
     let mut present = 0;
     for key in keys {
-        let value = item.get(*key).filter(|value| !value.is_null());
+        let value = item
+            .get(*key)
+            // An empty protocol is the default one.
+            .filter(|value| !(value.is_null() || *key == "protocol" && value.as_str() == Some("")));
         present += usize::from(value.is_some());
-        match value.or(node.field(key).default()) {
+        match value.or_else(|| node.key_default(key)) {
             Some(Value::String(value)) => text.push_str(value),
             Some(value @ (Value::Number(_) | Value::Bool(_))) => text.push_str(&value.to_string()),
             Some(_) => return None,
-            // The API declares this default only where it has to.
-            None if *key == "protocol" && at.native() => text.push_str("TCP"),
             None => {}
         }
         text.push('\u{0}');
@@ -666,6 +720,6 @@ fn prune(value: &Value, at: &At<'_>) -> Value {
 fn prune_items(items: &[Value], at: &At<'_>) -> Vec<Value> {
     items
         .iter()
-        .map(|item| prune(item, &at.item(at.path, true)))
+        .map(|item| prune(item, &at.item(at.path, at.inside())))
         .collect()
 }

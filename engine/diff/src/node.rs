@@ -145,6 +145,20 @@ impl<'s> Node<'s> {
         self.schema.is_some_and(|schema| schema.additional().is_some())
     }
 
+    /// Whether `name` is a field of the type here, and not an entry of a map or a field that the schema does not know.
+    pub(crate) fn names_field(self, name: &str) -> bool {
+        self.schema.is_some_and(|schema| schema.field(name).is_some())
+    }
+
+    /// The value of a key field of the list item here if nobody states it.
+    pub(crate) fn key_default(self, key: &str) -> Option<&'s Value> {
+        static TCP: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from("TCP"));
+        self.field(key)
+            .default()
+            // The API declares this default only where it has to.
+            .or_else(|| (key == "protocol" && self.semantics.native).then_some(&*TCP))
+    }
+
     /// Whether the object here is applied as one value.
     pub(crate) fn is_atomic(self) -> bool {
         self.semantics.lists == Lists::Structured && self.schema.is_some_and(|schema| schema.atomic_map())

@@ -54,6 +54,10 @@ pub(crate) fn prepare(document: &mut Value) {
     match (meta::group(document), meta::kind(document)) {
         ("", "Secret") => secret(document),
         ("", "Endpoints") => endpoints(document),
+        // Of a claim the empty class says "none", of a volume nothing.
+        ("", "PersistentVolume") if meta::str_field(document, &["spec", "storageClassName"]) == Some("") => {
+            meta::remove_field(document, &["spec", "storageClassName"]);
+        }
         _ => {}
     }
 }
@@ -120,6 +124,24 @@ fn sort_by_fields(list: Option<&mut Value>, fields: &[&str]) {
                 .map(|field| item.get(*field).map(Value::to_string).unwrap_or_default());
             texts.collect::<Vec<_>>()
         });
+    }
+}
+
+/// A Service without session affinity has no configuration of it: the API server takes away what says so.
+pub(crate) fn service(desired: &mut Value, live: &mut Value, base: Option<&mut Value>) {
+    if !meta::group(live).is_empty() || meta::kind(live) != "Service" {
+        return;
+    }
+    let affinity = |document: &Value| {
+        let stated = meta::str_field(document, &["spec", "sessionAffinity"]);
+        stated.filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let affinity = affinity(desired).or_else(|| affinity(live));
+    if affinity.is_some_and(|affinity| affinity != "None") {
+        return;
+    }
+    for document in [Some(desired), Some(live), base].into_iter().flatten() {
+        meta::remove_field(document, &["spec", "sessionAffinityConfig"]);
     }
 }
 

@@ -53,6 +53,7 @@ pub fn three_way(original: Option<&Value>, modified: &Value, current: &Value, sc
         meta::remove_field(document, &["status"]);
     }
     normalize::roles(&mut modified, &mut target, original.as_mut(), &Options::default());
+    normalize::service(&mut modified, &mut target, original.as_mut());
 
     let arena = Bump::new();
     let merged = Merge::new(&arena, None).document(original.as_ref(), &modified, &target, node);

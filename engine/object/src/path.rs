@@ -98,6 +98,14 @@ impl<'a> Path<'a> {
         }
     }
 
+    /// The value of the last step, if that is an item of a keyed list or a member of a set.
+    pub const fn value(&self) -> Option<&'a Value> {
+        match self.step {
+            Step::Item { item, .. } | Step::Member { member: item, .. } => Some(item),
+            _ => None,
+        }
+    }
+
     /// The same place as a JSON pointer (RFC 6901).
     pub fn to_pointer(&self) -> String {
         let mut text = self.parent.map(Path::to_pointer).unwrap_or_default();

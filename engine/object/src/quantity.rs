@@ -94,6 +94,10 @@ pub fn parse(text: &str) -> Result<Quantity, Error> {
                 number.text = Some(text.into());
             }
         } else {
+            // Of a large binary suffix alone the API server makes nothing.
+            if !text.bytes().any(|byte| byte.is_ascii_digit()) {
+                return Err(Error::Malformed);
+            }
             number.round_up(SMALLEST_EXPONENT);
             number.cap();
         }
@@ -416,6 +420,14 @@ mod tests {
             let got = canonical(text).unwrap_or_else(|_| "error".to_owned());
             assert_eq!(got, want, "canonical text of {text:?}");
         }
+    }
+
+    #[test]
+    fn a_large_binary_suffix_alone_is_no_quantity() {
+        assert_eq!(parse("Pi"), Err(Error::Malformed));
+        assert_eq!(parse(".Ei"), Err(Error::Malformed));
+        assert!(parse("Mi").unwrap().is_zero());
+        assert!(parse("0Ki").unwrap().is_zero());
     }
 
     #[test]

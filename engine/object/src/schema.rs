@@ -111,6 +111,8 @@ struct Flags {
     embedded_resource: bool,
     nullable: bool,
     atomic_map: bool,
+    /// Says of one field that its object is not one value, although its type is.
+    granular_map: bool,
     set: bool,
 }
 
@@ -234,7 +236,7 @@ impl<'a> Schema<'a> {
 
     /// Whether an object is one value: owned and replaced as a whole.
     pub fn atomic_map(self) -> bool {
-        self.flag(|flags| flags.atomic_map)
+        self.flag(|flags| flags.atomic_map) && !self.node().flags.granular_map
     }
 
     /// The field that tells items apart in a strategic merge patch (`x-kubernetes-patch-merge-key`).
@@ -402,6 +404,9 @@ mod tests {
         );
         assert_eq!(at(&schemas, &deployment, "metadata.finalizers").list(), List::Set);
         assert!(at(&schemas, &deployment, "spec.selector").atomic_map());
+        let volume = gvk("v1", "PersistentVolume");
+        assert!(!at(&schemas, &volume, "spec.claimRef").atomic_map());
+        assert!(at(&schemas, &volume, "spec.csi.nodeStageSecretRef").atomic_map());
     }
 
     #[test]

@@ -261,6 +261,7 @@ impl Loader<'_> {
                 embedded_resource: truth("x-kubernetes-embedded-resource"),
                 nullable: truth("nullable"),
                 atomic_map: text("x-kubernetes-map-type") == Some("atomic"),
+                granular_map: text("x-kubernetes-map-type") == Some("granular"),
                 set: text("x-kubernetes-list-type") == Some("set"),
             },
             items: schema
