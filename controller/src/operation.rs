@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::context::{Context, WriteError};
+pub(crate) use apply::prepared;
 use begin::{Refusal, Session};
 use desk::Desk;
 

@@ -1,7 +1,7 @@
 //! One look at one Application, on one screen: [`run`].
 //!
-//! Stages, each in its own file: [`desired`] asks the repo-server, [`live`] takes the snapshot, [`compare`] judges the
-//! pairs, [`health`] and [`autosync`] decide, [`conditions`] puts findings into words. The outcome is one new status,
+//! Stages, each in its own file: [`desired`] asks the repo-server, [`live`] takes the snapshot, [`dry_run`] asks the API
+//! server where that is wanted, [`compare`] judges the pairs, [`health`] and [`autosync`] decide, [`conditions`] puts findings into words. The outcome is one new status,
 //! written once, and only when it differs.
 //!
 //! What is remembered between looks is in [`Memos`] and may be lost at any time: the desired state, the verdicts, since
@@ -14,6 +14,7 @@ mod autosync;
 pub mod compare;
 mod conditions;
 mod desired;
+mod dry_run;
 mod health;
 mod live;
 pub mod manifest;
@@ -228,7 +229,7 @@ pub async fn compare_for(
     let desired = desired::desired(&render, request, known)
         .await
         .map_err(|message| Error::Render { message })?;
-    let task = live::Task {
+    let facts = live::Facts {
         app: app.clone(),
         project,
         cluster,
@@ -237,8 +238,9 @@ pub async fn compare_for(
         memo,
         request: request.clone(),
     };
-    let namespace = ctx.options.namespace.clone();
-    let compared = tokio::task::spawn_blocking(move || task.compare(&namespace)).await;
+    let mut task = live::Task::new(facts, &ctx.options.namespace);
+    task.ask(ctx.options.server_side_diff).await;
+    let compared = tokio::task::spawn_blocking(move || task.compare()).await;
     compared.map_err(|error| Error::Cluster {
         message: format!("the comparison was broken off: {error}"),
     })

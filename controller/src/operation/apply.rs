@@ -25,7 +25,8 @@ use crate::clusters::Cluster;
 mod document;
 mod migrate;
 
-use document::{LAST_APPLIED_MAX, kubectl_name, prepared, with_last_applied};
+pub(crate) use document::prepared;
+use document::{LAST_APPLIED_MAX, kubectl_name, with_last_applied};
 
 /// A write that met a changed object is worked out anew at most so often.
 const ATTEMPTS: usize = 4;

@@ -12,6 +12,7 @@ use argosy_livestate::{Resource, Snapshot};
 use argosy_object::{GroupKind, GroupVersionKind, ResourceKey, Value};
 use rayon::prelude::*;
 
+use super::dry_run::Answers;
 use super::manifest::{Desired, Kinds, Manifest};
 use super::verdict::{Rules, Verdict, judge};
 
@@ -100,6 +101,8 @@ pub(crate) struct Input<'a> {
     /// Kinds of which not all objects are known at the moment.
     pub incomplete: &'a (dyn Fn(&GroupKind) -> bool + Sync),
     pub rules: &'a Rules,
+    /// What the API server said about applies, where it was asked.
+    pub answers: &'a Answers,
     /// The destination's cluster.
     pub target: Target<'a>,
     /// The cluster belongs to the project alone.
@@ -128,7 +131,7 @@ struct Pair {
 /// Compares. `verdicts` are those of the last pass and become those of this one.
 pub(crate) fn compare(input: &Input<'_>, verdicts: &mut Verdicts) -> Outcome {
     let pairs = pair_up(input);
-    let judged = judge_all(&pairs, verdicts, input.rules);
+    let judged = judge_all(&pairs, verdicts, input.rules, input.answers);
     let mut outcome = Outcome {
         resources: Vec::with_capacity(pairs.len()),
         hooks: Vec::new(),
@@ -227,7 +230,7 @@ fn permitted_live(input: &Input<'_>, live: &Resource) -> bool {
     project::permits_resource(&input.project.spec, resource, input.target, own)
 }
 
-fn judge_all(pairs: &[Pair], verdicts: &mut Verdicts, rules: &Rules) -> Vec<Verdict> {
+fn judge_all(pairs: &[Pair], verdicts: &mut Verdicts, rules: &Rules, answers: &Answers) -> Vec<Verdict> {
     let mut judged: Vec<Option<Verdict>> = pairs
         .iter()
         .map(|pair| {
@@ -248,6 +251,7 @@ fn judge_all(pairs: &[Pair], verdicts: &mut Verdicts, rules: &Rules) -> Vec<Verd
             pairs[*i].manifest.as_deref(),
             pairs[*i].resource.as_deref(),
             rules,
+            answers.get(&pairs[*i].key),
         )
     };
     let fresh: Vec<Verdict> = if open.len() < PARALLEL_MIN {
@@ -295,6 +299,9 @@ fn managed(
         namespaced,
     ) {
         status = Some(SyncStatusCode::Unknown);
+    }
+    if verdict.unknown && !without_status {
+        (status, counted) = (Some(SyncStatusCode::Unknown), SyncStatusCode::Unknown);
     }
     if incomplete {
         (status, counted) = (Some(SyncStatusCode::Unknown), SyncStatusCode::Unknown);
@@ -365,6 +372,7 @@ mod tests {
     use argosy_api::tracking;
     use argosy_api::v1alpha1::ClusterResourceRestrictionItem;
     use argosy_livestate::{ClusterState, Event};
+    use argosy_object::meta;
     use argosy_object::schema::Schemas;
     use argosy_sync::SyncOptions;
     use serde_json::json;
@@ -390,6 +398,7 @@ mod tests {
         incomplete: Vec<GroupKind>,
         project: AppProject,
         verdicts: Verdicts,
+        answers: Answers,
     }
 
     fn config_map(name: &str, text: &str) -> Value {
@@ -427,7 +436,12 @@ mod tests {
                 incomplete: Vec::new(),
                 project,
                 verdicts: Verdicts::new(),
+                answers: Answers::new(),
             }
+        }
+
+        fn resources_key(&self) -> Arc<ResourceKey> {
+            Arc::new(meta::key(&self.live[0]))
         }
 
         fn compare(&mut self) -> Outcome {
@@ -446,6 +460,8 @@ mod tests {
                 tracking: config,
                 instance: "web".into(),
                 sync_options: Arc::new(SyncOptions::parse([])),
+                migration_manager: None,
+                include_webhooks: false,
             };
             let desired = self
                 .desired
@@ -460,6 +476,7 @@ mod tests {
                 kinds: &Builtin,
                 incomplete: &|kind| self.incomplete.contains(kind),
                 rules: &rules,
+                answers: &self.answers,
                 target: Target {
                     server: "https://c1",
                     name: "one",
@@ -516,6 +533,42 @@ mod tests {
         assert_eq!(world.compare().status, OutOfSync);
         world.desired = Some(vec![config_map("a", "b")]);
         assert_eq!(world.compare().status, Synced);
+    }
+
+    #[test]
+    fn the_answer_of_a_dry_run_decides_and_an_unanswered_one_is_asked_again() {
+        use crate::reconcile::dry_run::Answer;
+        let desired = config_map("a", "a");
+        let key = Arc::new(meta::key(&desired));
+        let mut world = World::new(vec![desired.clone()], vec![live(desired.clone(), "1")]);
+        world
+            .answers
+            .insert(key.clone(), Answer::Unknown("timeout".into()));
+        let outcome = world.compare();
+        assert_eq!(outcome.status, Unknown);
+        assert!(
+            matches!(&outcome.findings[..], [Finding::Rule { message, .. }] if message == "server-side dry run: timeout")
+        );
+        world
+            .answers
+            .insert(key.clone(), Answer::Refused("is immutable".into()));
+        assert_eq!(world.compare().status, OutOfSync);
+        // The server would put something in that Git does not state.
+        let mut predicted = live(desired, "1");
+        predicted["data"]["more"] = "x".into();
+        predicted["metadata"]["managedFields"] = json!([
+            {"manager": "argocd-controller", "operation": "Apply", "fieldsV1": {"f:data": {"f:text": {}}}},
+            {"manager": "webhook", "operation": "Update", "fieldsV1": {"f:data": {"f:more": {}}}}
+        ]);
+        world.verdicts.clear();
+        world
+            .answers
+            .insert(key, Answer::Predicted(Box::new(predicted.clone())));
+        assert_eq!(world.compare().status, Synced);
+        predicted["metadata"]["managedFields"][0]["fieldsV1"]["f:data"]["f:more"] = json!({});
+        world.verdicts.clear();
+        world.answers = [(world.resources_key(), Answer::Predicted(Box::new(predicted)))].into();
+        assert_eq!(world.compare().status, OutOfSync);
     }
 
     #[test]

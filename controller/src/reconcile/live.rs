@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use argosy_api::annotation::{self, CompareOptions};
 use argosy_api::project::Target;
 use argosy_api::v1alpha1::{AppProject, Application, ApplicationSummary, HealthStatus, ResourceStatus};
+use argosy_livestate::Snapshot;
 use argosy_object::{GroupKind, Value, meta};
 use argosy_sync::options::SyncOptions;
 use parking_lot::Mutex;
 
 use super::compare::{Input, Managed, compare};
 use super::desired::ClusterKinds;
+use super::dry_run::{self, Answers};
 use super::manifest::{Desired, Manifest};
 use super::verdict::{self, Rules};
 use super::{Compared, Error, Memo, Request, conditions, health, spec_hash};
@@ -31,8 +34,8 @@ pub(crate) fn known(cluster: &Cluster) -> Result<(), Error> {
     }
 }
 
-/// Everything a comparison needs, to be handed to another thread.
-pub(crate) struct Task {
+/// What a look knows before it compares.
+pub(crate) struct Facts {
     pub app: Arc<Application>,
     pub project: Arc<AppProject>,
     pub cluster: Cluster,
@@ -42,10 +45,72 @@ pub(crate) struct Task {
     pub request: Request,
 }
 
+/// Everything a comparison needs, to be handed to another thread.
+pub(crate) struct Task {
+    facts: Facts,
+    instance: Arc<str>,
+    snapshot: Snapshot,
+    rules: Rules,
+    /// The verdicts of the last look were made by the same rules.
+    same: bool,
+    answers: Answers,
+}
+
 impl Task {
+    /// Takes the snapshot with which `facts` are compared.
+    pub(crate) fn new(facts: Facts, control_plane: &str) -> Self {
+        let instance: Arc<str> = AppKey::of(&facts.app).instance(control_plane).into();
+        let snapshot = facts.cluster.snapshot();
+        let known = facts.memo.lock().rules.clone();
+        let rules = rules(
+            &facts.app,
+            &instance,
+            &facts.settings,
+            &facts.cluster,
+            known.as_ref(),
+        );
+        let same =
+            known.is_some_and(|known| known.id == rules.id && Arc::ptr_eq(&known.schemas, &rules.schemas));
+        Self {
+            facts,
+            instance,
+            snapshot,
+            rules,
+            same,
+            answers: Answers::new(),
+        }
+    }
+
+    /// Asks the API server about what is compared by dry run. `by_default`: everything that does not say otherwise.
+    pub(crate) async fn ask(&mut self, by_default: bool) {
+        let of_app = compare_options(&self.facts.app);
+        let wanted = |manifest: &Manifest| dry_run::wanted(manifest.compare, of_app, by_default);
+        let manifests = &self.facts.desired.resources;
+        if !manifests.iter().any(|manifest| wanted(manifest)) {
+            return;
+        }
+        let known = self.same.then(|| self.facts.memo.lock().verdicts.clone());
+        self.answers = dry_run::ask(
+            manifests,
+            &self.snapshot,
+            known.as_ref(),
+            &self.facts.cluster,
+            wanted,
+        )
+        .await;
+    }
+
     /// Compares, with the verdicts of the last look where they stand.
-    pub(crate) fn compare(self, control_plane: &str) -> Compared {
+    pub(crate) fn compare(self) -> Compared {
         let Task {
+            facts,
+            instance,
+            snapshot,
+            rules,
+            same,
+            answers,
+        } = self;
+        let Facts {
             app,
             project,
             cluster,
@@ -53,18 +118,12 @@ impl Task {
             desired,
             memo,
             request,
-        } = self;
-        let snapshot = cluster.snapshot();
-        let instance: Arc<str> = AppKey::of(&app).instance(control_plane).into();
+        } = facts;
         let cluster_name = cluster.name();
         let kinds = ClusterKinds::new(&cluster, &settings);
         let failures = cluster.kind_failures();
         let incomplete = |kind: &GroupKind| failures.iter().any(|failure| failure.kind == *kind);
 
-        let known = memo.lock().rules.clone();
-        let rules = rules(&app, &instance, &settings, &cluster, known.as_ref());
-        let same =
-            known.is_some_and(|known| known.id == rules.id && Arc::ptr_eq(&known.schemas, &rules.schemas));
         let mut verdicts = match same {
             true => std::mem::take(&mut memo.lock().verdicts),
             false => Default::default(),
@@ -80,6 +139,7 @@ impl Task {
             kinds: &kinds,
             incomplete: &incomplete,
             rules: &rules,
+            answers: &answers,
             target: Target {
                 server: cluster.server(),
                 name: &cluster_name,
@@ -124,8 +184,15 @@ fn rules(
     cluster: &Cluster,
     known: Option<&Rules>,
 ) -> Rules {
+    let migration_manager = app
+        .metadata
+        .annotations
+        .get(annotation::CLIENT_SIDE_APPLY_MIGRATION_MANAGER);
+    let compare_options = app.metadata.annotations.get(annotation::COMPARE_OPTIONS);
     let id = spec_hash(&(
         settings.version,
+        migration_manager,
+        compare_options,
         serde_json::to_string(&app.spec.ignore_differences).unwrap_or_default(),
         app.spec
             .sync_policy
@@ -153,7 +220,15 @@ fn rules(
         tracking: settings.tracking.clone(),
         instance: instance.clone(),
         sync_options: Arc::new(SyncOptions::parse(options.map(String::as_str))),
+        migration_manager: migration_manager.map(|manager| manager.as_str().into()),
+        include_webhooks: self::compare_options(app).include_mutation_webhook,
     }
+}
+
+/// What an Application says about its comparison.
+fn compare_options(app: &Application) -> CompareOptions {
+    let text = app.metadata.annotations.get(annotation::COMPARE_OPTIONS);
+    text.map_or_else(CompareOptions::default, |text| CompareOptions::parse(text))
 }
 
 /// With `CreateNamespace` and metadata for it, the destination's namespace is a resource of the Application once it
@@ -161,7 +236,7 @@ fn rules(
 fn managed_namespace(
     app: &Application,
     instance: &str,
-    snapshot: &argosy_livestate::Snapshot,
+    snapshot: &Snapshot,
     desired: &Arc<Desired>,
 ) -> Option<Arc<Desired>> {
     let policy = app.spec.sync_policy.as_ref()?;
@@ -192,6 +267,7 @@ fn managed_namespace(
         version: "v1".to_owned(),
         document: argosy_object::Document::from_value(&object),
         hook: false,
+        compare: CompareOptions::default(),
     };
     let mut resources = desired.resources.clone();
     resources.push(Arc::new(manifest));

@@ -21,6 +21,8 @@ pub struct Manifest {
     pub document: Document,
     /// A hook of any type, also one that is never run.
     pub hook: bool,
+    /// How it wants to be compared.
+    pub compare: annotation::CompareOptions,
 }
 
 impl Manifest {
@@ -149,6 +151,7 @@ impl Desired {
             version: meta::gvk(object).version,
             document: Document::from_value(object),
             hook,
+            compare: annotation::CompareOptions::read(object),
         });
         if hook {
             self.hooks.push(manifest)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use argosy_api::annotation;
 use argosy_api::tracking;
-use argosy_diff::{Context, IgnoreRules, Options};
+use argosy_diff::{Context, IgnoreRules, Options, Seen};
 use argosy_health::{Customizations, Health};
 use argosy_livestate::Resource;
 use argosy_object::schema::Schemas;
@@ -13,6 +13,7 @@ use argosy_object::{ContentHash, Value, meta};
 use argosy_sync::options::{SyncOptions, resource_options};
 use argosy_sync::{hook, options::Removal};
 
+use super::dry_run::Answer;
 use super::manifest::Manifest;
 
 /// By what a pair is judged. Cheap to clone.
@@ -28,13 +29,16 @@ pub(crate) struct Rules {
     /// Instance name of the Application.
     pub instance: Arc<str>,
     pub sync_options: Arc<SyncOptions>,
+    /// The field manager from which server-side apply takes over, if the Application names one.
+    pub migration_manager: Option<Arc<str>>,
+    /// What mutating webhooks change counts in a comparison by dry run.
+    pub include_webhooks: bool,
 }
 
 /// What is known of a pair.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
-    desired: Option<ContentHash>,
-    live: Option<(Arc<str>, Box<str>)>,
+    seen: Seen,
     /// An apply would change the live object, or there is none.
     pub modified: bool,
     /// Health of the live object; nothing if no rule exists.
@@ -58,27 +62,36 @@ pub(crate) struct Verdict {
     pub urls: Box<[String]>,
     /// What could not be taken into account when comparing.
     pub findings: Box<[String]>,
+    /// The two could not be compared: the API server could not be asked.
+    pub unknown: bool,
 }
 
 impl Verdict {
     /// Is it still the verdict on this pair (under the same rules)?
     pub(crate) fn stands(&self, desired: Option<&Manifest>, live: Option<&Resource>) -> bool {
-        self.desired == desired.map(|manifest| manifest.document.hash())
-            && match (&self.live, live) {
-                (None, None) => true,
-                (Some((uid, version)), Some(live)) => *uid == live.uid && *version == live.resource_version,
-                _ => false,
-            }
+        !self.unknown && self.seen.is(desired.map(content), live.map(version))
     }
 }
 
-/// Judges one pair.
-pub(crate) fn judge(desired: Option<&Manifest>, live: Option<&Resource>, rules: &Rules) -> Verdict {
+fn content(manifest: &Manifest) -> ContentHash {
+    manifest.document.hash()
+}
+
+fn version(live: &Resource) -> (&str, &str) {
+    (&live.uid, &live.resource_version)
+}
+
+/// Judges one pair. `answer` is what the API server said about an apply, where it was asked.
+pub(crate) fn judge(
+    desired: Option<&Manifest>,
+    live: Option<&Resource>,
+    rules: &Rules,
+    answer: Option<&Answer>,
+) -> Verdict {
     let mut wanted = desired.map(|manifest| manifest.document.value());
     let mut found = live.map(Resource::value);
     let mut verdict = Verdict {
-        desired: desired.map(|manifest| manifest.document.hash()),
-        live: live.map(|live| (live.uid.clone(), live.resource_version.clone())),
+        seen: Seen::new(desired.map(content), live.map(version)),
         ..Verdict::default()
     };
     if let Some(live) = &found {
@@ -97,24 +110,52 @@ pub(crate) fn judge(desired: Option<&Manifest>, live: Option<&Resource>, rules: 
     if let Some(either) = wanted.as_ref().or(found.as_ref()) {
         verdict.sync_wave = annotation::sync_wave(either);
     }
-    let resource = resource_options(&rules.sync_options, None, wanted.as_ref(), found.as_ref());
+    let resource = resource_options(
+        &rules.sync_options,
+        rules.migration_manager.as_deref(),
+        wanted.as_ref(),
+        found.as_ref(),
+    );
     verdict.needs_confirmation = resource.prune == Removal::Confirm || resource.delete == Removal::Confirm;
     match (&mut wanted, &mut found) {
         (Some(_), None) => verdict.modified = true,
         (Some(wanted), Some(found)) => {
             tracking::normalize_live(found, wanted, &rules.tracking);
             let mut options = rules.options.clone();
-            if resource.server_side_apply != options.server_side_apply {
-                Arc::make_mut(&mut options).server_side_apply = resource.server_side_apply;
+            if resource.server_side_apply != options.server_side_apply
+                || resource.server_side_apply && resource.migrate_from != options.migrate_from
+            {
+                let options = Arc::make_mut(&mut options);
+                options.server_side_apply = resource.server_side_apply;
+                options.migrate_from = resource.migrate_from;
             }
             let ctx = Context {
                 schemas: &rules.schemas,
                 rules: &rules.ignore,
                 options: &options,
             };
-            let comparison = argosy_diff::compare(Some(wanted), Some(found), &ctx);
-            verdict.modified = comparison.modified;
-            verdict.findings = comparison.findings.iter().map(ToString::to_string).collect();
+            let include_webhooks = rules.include_webhooks
+                || desired.is_some_and(|manifest| manifest.compare.include_mutation_webhook);
+            let comparison = match answer {
+                None => Ok(argosy_diff::compare(Some(wanted), Some(found), &ctx)),
+                Some(Answer::Predicted(predicted)) => {
+                    argosy_diff::compare_dry_run(found, predicted, include_webhooks, &ctx)
+                        .map_err(|error| (true, error.to_string()))
+                }
+                Some(Answer::Refused(message)) => Err((false, message.clone())),
+                Some(Answer::Unknown(message)) => Err((true, message.clone())),
+            };
+            match comparison {
+                Ok(comparison) => {
+                    verdict.modified = comparison.modified;
+                    verdict.findings = comparison.findings.iter().map(ToString::to_string).collect();
+                }
+                Err((unknown, message)) => {
+                    verdict.modified = true;
+                    verdict.unknown = unknown;
+                    verdict.findings = [format!("server-side dry run: {message}")].into();
+                }
+            }
         }
         _ => {}
     }

@@ -20,6 +20,7 @@ mod node;
 mod normalize;
 pub mod patch;
 mod scalar;
+mod seen;
 mod structured;
 
 pub use batch::{Pair, compare_all};
@@ -29,6 +30,7 @@ pub use compare::{
 pub use dry_run::{NotAnApply, compare_dry_run};
 pub use ignore::{Finding, IgnoreRule, IgnoreRules};
 pub use patch::{Patch, PatchKind};
+pub use seen::Seen;
 
 /// A Kubernetes document.
 pub use argosy_object::Value;

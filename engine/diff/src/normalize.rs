@@ -44,6 +44,30 @@ pub(crate) fn normalize(document: &mut Value, options: &Options) {
     }
 }
 
+/// Applications are written back by their controller, which leaves out what says nothing. `automated: {}` says something by being there,
+/// and so does `enabled: false` in it; values of charts are nobody's but the chart's.
+fn without_zero_values(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (_, field) in fields.iter_mut().filter(|(name, _)| *name != "valuesObject") {
+                without_zero_values(field);
+            }
+            fields.retain(|name, field| match field {
+                Value::Null => false,
+                Value::Bool(truth) => *truth || name == "enabled",
+                Value::Number(number) => number.as_f64() != Some(0.0),
+                Value::String(text) => !text.is_empty(),
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(fields) => {
+                    !fields.is_empty() || matches!(name.as_str(), "automated" | "valuesObject")
+                }
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_zero_values),
+        _ => {}
+    }
+}
+
 /// The part of [`normalize`] that also holds for what is applied.
 pub(crate) fn prepare(document: &mut Value) {
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -54,6 +78,11 @@ pub(crate) fn prepare(document: &mut Value) {
     match (meta::group(document), meta::kind(document)) {
         ("", "Secret") => secret(document),
         ("", "Endpoints") => endpoints(document),
+        ("argoproj.io", "Application") => {
+            if let Some(spec) = document.get_mut("spec") {
+                without_zero_values(spec);
+            }
+        }
         // Of a claim the empty class says "none", of a volume nothing.
         ("", "PersistentVolume") if meta::str_field(document, &["spec", "storageClassName"]) == Some("") => {
             meta::remove_field(document, &["spec", "storageClassName"]);

@@ -38,4 +38,6 @@ macro_rules! rows {
 rows! {
     /// Applications of 20 plain resources each on one real kube-apiserver: from nothing to all Synced, then a refresh of all.
     OneCluster = one_cluster;
+    /// One comparison of desired and live: never seen, changed, unchanged.
+    Diff = diff;
 }

@@ -129,6 +129,33 @@ impl Api {
             .await
     }
 
+    /// A patch of any kind by a field manager, forced; `dry_run` stores nothing. `object` says which one is patched.
+    ///
+    /// # Errors
+    /// When the API server refuses or cannot be reached.
+    pub async fn patch_as(
+        &self,
+        manager: &str,
+        kind: Kind,
+        object: &Value,
+        content_type: &str,
+        body: &Value,
+        dry_run: bool,
+    ) -> Result<Value> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let force = if content_type.contains("apply") {
+            "&force=true"
+        } else {
+            ""
+        };
+        let dry_run = if dry_run { "&dryRun=All" } else { "" };
+        let target = format!(
+            "{}?fieldManager={manager}{force}{dry_run}",
+            path(kind, namespace_of(object), Some(name))
+        );
+        self.call("PATCH", &target, content_type, Some(body)).await
+    }
+
     /// JSON merge patch of the status subresource, as a kubelet or a workload controller writes it.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ pub(super) const LAST_APPLIED_MAX: usize = 262_144;
 
 /// The object as it is sent: `stringData` is folded into `data`, because the API server does so and forgets whose keys
 /// they were, and `data` without content says nothing. What the server writes itself is left out.
-pub(super) fn prepared(desired: &Value) -> Value {
+pub(crate) fn prepared(desired: &Value) -> Value {
     let mut object = desired.clone();
     for field in [
         "creationTimestamp",

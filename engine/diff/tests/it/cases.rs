@@ -159,6 +159,10 @@ fn options(written: &Value) -> (Options, IgnoreRules) {
     };
     let options = Options {
         server_side_apply: flag("serverSideApply"),
+        migrate_from: match written.get("migrate") {
+            Some(Value::Bool(false)) => None,
+            _ => Options::default().migrate_from,
+        },
         ignore_aggregated_roles: flag("ignoreAggregatedRoles"),
         ignore_status: match text(written, "ignoreStatus").as_str() {
             "none" => IgnoreStatus::None,

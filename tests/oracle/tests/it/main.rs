@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 #![recursion_limit = "256"]
 
+mod api_server;
 mod scalars;
+mod server_side;
 mod settled;
 mod strategic;
 mod structured;

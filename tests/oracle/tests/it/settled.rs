@@ -273,3 +273,18 @@ fn is_empty(value: &Value) -> bool {
         Value::Object(fields) => fields.is_empty(),
     }
 }
+
+/// The name of a disagreement between two verdicts on the same answer of a dry run, given the reference's two documents.
+pub(crate) fn dry_run_name(ours: &Comparison, live: &Value, predicted: &Value) -> Option<&'static str> {
+    if ours.modified {
+        return None;
+    }
+    if same_but_for_empties(live, predicted) {
+        return Some("empty-is-absent");
+    }
+    let sets = |value: &Value| with_sorted_sets(&without_empties(value), "");
+    if sets(live) == sets(predicted) {
+        return Some("order-of-a-set");
+    }
+    None
+}
