@@ -1,0 +1,88 @@
+//! Requests that go wrong as they are told to.
+
+use argosy_simulation::fault::{Fault, Rule};
+use argosy_simulation::{Answer, Options};
+use serde_json::{Value, json};
+
+use crate::support::Direct;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn rule(verb: &str, fault: Fault, times: u32) -> Rule {
+    Rule { verb: verb.into(), plural: "configmaps".into(), percent: 100, times: Some(times), fault }
+}
+
+fn direct() -> Direct {
+    let mut direct = Direct::new(Options { controllers: false, ..Options::default() });
+    for name in ["a", "b", "c"] {
+        assert_eq!(direct.call("POST", MAPS, &json!({"metadata": {"name": name}})).0, 201);
+    }
+    direct
+}
+
+#[test]
+fn a_rule_hits_as_often_as_it_says_and_only_what_it_names() {
+    let mut direct = direct();
+    direct.server.faults().add(rule("list", Fault::Error(429, Some(2)), 1));
+    assert_eq!(direct.call("GET", "/api/v1/namespaces/default/secrets", &Value::Null).0, 200);
+    assert_eq!(direct.call("GET", &format!("{MAPS}/a"), &Value::Null).0, 200);
+    match direct.answer("GET", MAPS, "", "") {
+        Answer::Document(response) => {
+            assert_eq!(response.status(), 429);
+            assert_eq!(response.headers()["retry-after"], "2");
+        }
+        _ => panic!("a refusal is a document"),
+    }
+    assert_eq!(direct.call("GET", MAPS, &Value::Null).0, 200);
+}
+
+#[test]
+fn a_connection_breaks() {
+    let mut direct = direct();
+    direct.server.faults().add(rule("create", Fault::Reset, 1));
+    assert!(matches!(direct.answer("POST", MAPS, "application/json", "{\"metadata\":{\"name\":\"d\"}}"), Answer::Broken));
+    assert_eq!(direct.call("GET", &format!("{MAPS}/d"), &Value::Null).0, 404);
+}
+
+#[test]
+fn a_watch_is_cut_in_the_middle_of_a_line() {
+    let mut direct = direct();
+    direct.server.faults().add(rule("watch", Fault::CutWatch { events: 2, torn: true }, 1));
+    let mut watch = direct.watch(&format!("{MAPS}?watch=true"));
+    let lines = direct.server.next_events(&mut watch, direct.now);
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0].ends_with(b"\n") && !lines[1].ends_with(b"\n"));
+    assert!(watch.is_over());
+}
+
+#[test]
+fn a_watch_goes_silent_and_stays_open() {
+    let mut direct = direct();
+    direct.server.faults().add(rule("watch", Fault::SilenceWatch { events: 1 }, 1));
+    let mut watch = direct.watch(&format!("{MAPS}?watch=true"));
+    assert_eq!(direct.events(&mut watch), ["ADDED a"]);
+    direct.call("POST", MAPS, &json!({"metadata": {"name": "d"}}));
+    assert!(direct.events(&mut watch).is_empty() && !watch.is_over());
+}
+
+#[test]
+fn a_stale_read_shows_what_was() {
+    let mut direct = direct();
+    direct.call("DELETE", &format!("{MAPS}/c"), &Value::Null);
+    direct.server.faults().add(rule("list", Fault::Stale { changes: 1 }, 1));
+    direct.server.faults().add(rule("get", Fault::Stale { changes: 1 }, 1));
+    let (_, list) = direct.call("GET", MAPS, &Value::Null);
+    assert_eq!(list["items"].as_array().unwrap().len(), 3);
+    assert_eq!(direct.call("GET", &format!("{MAPS}/c"), &Value::Null).0, 200);
+    assert_eq!(direct.call("GET", &format!("{MAPS}/c"), &Value::Null).0, 404);
+}
+
+#[test]
+fn a_change_behind_the_watch_is_seen_by_reads_alone() {
+    let mut direct = direct();
+    let mut watch = direct.watch(&format!("{MAPS}?watch=true"));
+    direct.events(&mut watch);
+    direct.server.alter_silently("", "configmaps", "default", "b", None);
+    assert!(direct.events(&mut watch).is_empty());
+    assert_eq!(direct.call("GET", &format!("{MAPS}/b"), &Value::Null).0, 404);
+}
