@@ -32,7 +32,10 @@ impl User {
     /// A user with their groups.
     #[must_use]
     pub fn new(name: &str, groups: &[&str]) -> Self {
-        Self { name: name.to_owned(), groups: groups.iter().map(|group| (*group).to_owned()).collect() }
+        Self {
+            name: name.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        }
     }
 
     pub(crate) fn machinery() -> Self {
@@ -42,8 +45,14 @@ impl User {
 
 pub(crate) fn default_users() -> BTreeMap<String, User> {
     BTreeMap::from([
-        (ADMIN_TOKEN.to_owned(), User::new("admin", &[MASTERS, "system:authenticated"])),
-        (POWERLESS_TOKEN.to_owned(), User::new("powerless", &["nobody", "system:authenticated"])),
+        (
+            ADMIN_TOKEN.to_owned(),
+            User::new("admin", &[MASTERS, "system:authenticated"]),
+        ),
+        (
+            POWERLESS_TOKEN.to_owned(),
+            User::new("powerless", &["nobody", "system:authenticated"]),
+        ),
     ])
 }
 
@@ -66,7 +75,10 @@ pub(crate) fn authenticate(users: &BTreeMap<String, User>, headers: &HeaderMap) 
             user.name
         )));
     }
-    let groups = headers.get_all("impersonate-group").iter().filter_map(|value| value.to_str().ok());
+    let groups = headers
+        .get_all("impersonate-group")
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let mut groups: Vec<String> = groups.map(str::to_owned).collect();
     if let Some(account) = name.strip_prefix("system:serviceaccount:") {
         let namespace = account.split(':').next().unwrap_or_default();
@@ -74,7 +86,10 @@ pub(crate) fn authenticate(users: &BTreeMap<String, User>, headers: &HeaderMap) 
         groups.push(format!("system:serviceaccounts:{namespace}"));
     }
     groups.push("system:authenticated".to_owned());
-    Ok(User { name: name.to_owned(), groups })
+    Ok(User {
+        name: name.to_owned(),
+        groups,
+    })
 }
 
 fn is_master(user: &User) -> bool {
@@ -83,11 +98,21 @@ fn is_master(user: &User) -> bool {
 
 /// Discovery, OpenAPI and the version are for everybody who is known; the version and the health even for others.
 pub(crate) fn may_read_documents(user: &User, path: &str) -> Result<(), Refusal> {
-    let public = ["/version", "/healthz", "/readyz", "/livez"].iter().any(|known| path.starts_with(known));
-    if public || user.groups.iter().any(|group| group == "system:authenticated" || group == MASTERS) {
+    let public = ["/version", "/healthz", "/readyz", "/livez"]
+        .iter()
+        .any(|known| path.starts_with(known));
+    if public
+        || user
+            .groups
+            .iter()
+            .any(|group| group == "system:authenticated" || group == MASTERS)
+    {
         return Ok(());
     }
-    Err(Refusal::forbidden_path(format!("forbidden: User {:?} cannot get path {path:?}", user.name)))
+    Err(Refusal::forbidden_path(format!(
+        "forbidden: User {:?} cannot get path {path:?}",
+        user.name
+    )))
 }
 
 /// Refuses what no role allows.
@@ -109,12 +134,23 @@ pub(crate) fn authorise(server: &ApiServer, user: &User, verb: &str, place: &Pla
         "User {:?} cannot {verb} resource {resource:?} in API group {:?}{location}",
         user.name, place.group
     );
-    let qualified =
-        if place.group.is_empty() { place.plural.clone() } else { format!("{}.{}", place.plural, place.group) };
-    let name = if place.name.is_empty() { String::new() } else { format!(" {:?}", place.name) };
+    let qualified = if place.group.is_empty() {
+        place.plural.clone()
+    } else {
+        format!("{}.{}", place.plural, place.group)
+    };
+    let name = if place.name.is_empty() {
+        String::new()
+    } else {
+        format!(" {:?}", place.name)
+    };
     let mut refusal = Refusal::forbidden_path(format!("{qualified}{name} is forbidden: {why}"));
     let mut details = serde_json::Map::new();
-    for (field, value) in [("name", &place.name), ("group", &place.group), ("kind", &place.plural)] {
+    for (field, value) in [
+        ("name", &place.name),
+        ("group", &place.group),
+        ("kind", &place.plural),
+    ] {
         if !value.is_empty() {
             details.insert(field.to_owned(), value.as_str().into());
         }
@@ -137,21 +173,44 @@ pub(crate) fn allowed(server: &ApiServer, user: &User, verb: &str, place: &Place
     if !place.namespace.is_empty() {
         bindings.extend(all(server, "rolebindings", &place.namespace));
     }
-    bindings.iter().filter(|binding| binds(binding, user)).any(|binding| {
-        let plural = if binding["roleRef"]["kind"] == "Role" { "roles" } else { "clusterroles" };
-        let namespace = if plural == "roles" { meta::namespace(binding) } else { "" };
-        let name = binding["roleRef"]["name"].as_str().unwrap_or_default();
-        let role = server.store.get(&GroupResource::new(RBAC, plural), &crate::api_server::key(namespace, name));
-        let role = role.map(|entry| entry.content.value()).unwrap_or_default();
-        meta::array_field(&role, &["rules"]).iter().any(|rule| rule_allows(rule, verb, place))
-    })
+    bindings
+        .iter()
+        .filter(|binding| binds(binding, user))
+        .any(|binding| {
+            let plural = if binding["roleRef"]["kind"] == "Role" {
+                "roles"
+            } else {
+                "clusterroles"
+            };
+            let namespace = if plural == "roles" {
+                meta::namespace(binding)
+            } else {
+                ""
+            };
+            let name = binding["roleRef"]["name"].as_str().unwrap_or_default();
+            let role = server.store.get(
+                &GroupResource::new(RBAC, plural),
+                &crate::api_server::key(namespace, name),
+            );
+            let role = role.map(|entry| entry.content.value()).unwrap_or_default();
+            meta::array_field(&role, &["rules"])
+                .iter()
+                .any(|rule| rule_allows(rule, verb, place))
+        })
 }
 
 fn all(server: &ApiServer, plural: &str, namespace: &str) -> Vec<Value> {
-    let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    let prefix = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{namespace}/")
+    };
     let table = server.store.table(&GroupResource::new(RBAC, plural));
     let entries = table.into_iter().flat_map(|table| &table.objects);
-    entries.filter(|(key, _)| key.starts_with(&prefix)).map(|(_, entry)| entry.content.value()).collect()
+    entries
+        .filter(|(key, _)| key.starts_with(&prefix))
+        .map(|(_, entry)| entry.content.value())
+        .collect()
 }
 
 fn binds(binding: &Value, user: &User) -> bool {
@@ -171,7 +230,11 @@ fn binds(binding: &Value, user: &User) -> bool {
 
 fn rule_allows(rule: &Value, verb: &str, place: &Place) -> bool {
     let has = |field: &str, wanted: &str| {
-        let items = rule[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let items = rule[field]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         items.into_iter().any(|item| item == "*" || item == wanted)
     };
     let names = rule["resourceNames"].as_array().map_or(&[][..], Vec::as_slice);

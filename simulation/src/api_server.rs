@@ -47,7 +47,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, nodes: 2, history_max: 4096, controllers: true, bookmark_seconds: 60 }
+        Self {
+            seed: 1,
+            nodes: 2,
+            history_max: 4096,
+            controllers: true,
+            bookmark_seconds: 60,
+        }
     }
 }
 
@@ -117,11 +123,24 @@ impl ApiServer {
     /// Creates an object as the cluster's own machinery does.
     pub(crate) fn create_own(&mut self, path: &str, object: &Value, now: Timestamp) -> Option<Value> {
         let query = "fieldManager=kube-apiserver";
-        self.own("POST", &format!("{path}?{query}"), "application/json", object, now)
+        self.own(
+            "POST",
+            &format!("{path}?{query}"),
+            "application/json",
+            object,
+            now,
+        )
     }
 
     /// A request of the cluster's own machinery; none if it is refused.
-    pub(crate) fn own(&mut self, method: &str, target: &str, media: &str, body: &Value, now: Timestamp) -> Option<Value> {
+    pub(crate) fn own(
+        &mut self,
+        method: &str,
+        target: &str,
+        media: &str,
+        body: &Value,
+        now: Timestamp,
+    ) -> Option<Value> {
         let request = http::Request::builder()
             .method(method)
             .uri(target)
@@ -213,7 +232,9 @@ impl ApiServer {
     /// How many objects of a kind there are.
     #[must_use]
     pub fn count(&self, group: &str, plural: &str) -> usize {
-        self.store.table(&GroupResource::new(group, plural)).map_or(0, |table| table.objects.len())
+        self.store
+            .table(&GroupResource::new(group, plural))
+            .map_or(0, |table| table.objects.len())
     }
 
     /// Lets a bearer token speak for a user.
@@ -228,14 +249,22 @@ impl ApiServer {
     }
 
     /// Changes (or with `None` removes) an object behind the back of all watches, as a watch that lost an event would see it.
-    pub fn alter_silently(&mut self, group: &str, plural: &str, namespace: &str, name: &str, object: Option<&Value>) {
+    pub fn alter_silently(
+        &mut self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+        object: Option<&Value>,
+    ) {
         let key = key(namespace, name);
         let content = object.map(|object| {
             let mut object = object.clone();
             bare_head(&mut object);
             Content::of(&object)
         });
-        self.store.alter_silently(&GroupResource::new(group, plural), &key, content);
+        self.store
+            .alter_silently(&GroupResource::new(group, plural), &key, content);
     }
 
     /// Puts an object of a population in place without history. Kinds of CustomResourceDefinitions must be served already.
@@ -249,7 +278,11 @@ impl ApiServer {
     ) {
         let key = Key::from(key(namespace, name));
         let population = Arc::clone(population);
-        self.store.seed(resource, key, |version| Content::Generated { population, index, version });
+        self.store.seed(resource, key, |version| Content::Generated {
+            population,
+            index,
+            version,
+        });
     }
 
     fn dispatch(&mut self, request: &Request, user: &User, now: Timestamp) -> Result<Answer, Refusal> {
@@ -281,7 +314,13 @@ impl ApiServer {
         } else if version.subresource(&place.subresource).is_none() {
             return Err(Refusal::no_such_resource());
         }
-        let scope = Scope { kind: &kind, place: &place, query: &query, user, now };
+        let scope = Scope {
+            kind: &kind,
+            place: &place,
+            query: &query,
+            user,
+            now,
+        };
         match verb {
             "get" | "list" | "watch" => read::read(self, &scope, verb, request),
             _ => write::write(self, &scope, verb, request).map(Answer::Document),
@@ -289,7 +328,12 @@ impl ApiServer {
     }
 
     fn unknown(&self, place: &Place) -> Result<Answer, Refusal> {
-        if place.group.is_empty() || self.registry.types().any(|kind| kind.group == place.group && !kind.custom) {
+        if place.group.is_empty()
+            || self
+                .registry
+                .types()
+                .any(|kind| kind.group == place.group && !kind.custom)
+        {
             return Err(Refusal::no_such_resource());
         }
         Ok(Answer::Document(page_not_found()))
@@ -303,10 +347,12 @@ impl ApiServer {
             "/healthz" | "/readyz" | "/livez" | "/healthz/ping" => text("ok"),
             "/openapi/v2" => openapi::v2(self, request.headers()),
             "/openapi/v3" => openapi::index(self),
-            _ if trimmed.starts_with("/openapi/v3/") => match openapi::v3(self, &trimmed["/openapi/v3/".len()..]) {
-                Some(document) => document,
-                None => page_not_found(),
-            },
+            _ if trimmed.starts_with("/openapi/v3/") => {
+                match openapi::v3(self, &trimmed["/openapi/v3/".len()..]) {
+                    Some(document) => document,
+                    None => page_not_found(),
+                }
+            }
             _ => return self.documents.answer(&self.registry, trimmed, request),
         }))
     }
@@ -347,7 +393,11 @@ pub(crate) fn stamp(now: Timestamp) -> String {
 
 /// Where an object is kept below its kind.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
 }
 
 /// Takes `apiVersion` and `kind` off, as objects are stored.
@@ -370,7 +420,11 @@ pub(crate) fn response(code: StatusCode, media: &str, body: Bytes) -> Response<B
 }
 
 fn text(text: &'static str) -> Response<Bytes> {
-    response(StatusCode::OK, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+    response(
+        StatusCode::OK,
+        "text/plain; charset=utf-8",
+        Bytes::from_static(text.as_bytes()),
+    )
 }
 
 fn page_not_found() -> Response<Bytes> {
@@ -383,7 +437,9 @@ pub(crate) fn refused(refusal: &Refusal) -> Response<Bytes> {
     let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_response(code, refusal.body());
     if let Some(seconds) = refusal.retry_after {
-        response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+        response
+            .headers_mut()
+            .insert(http::header::RETRY_AFTER, seconds.into());
     }
     response
 }

@@ -18,8 +18,8 @@ mod stateful_set;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use argosy_object::schema::Scope;
 use argosy_object::meta::{self, OwnerReference};
+use argosy_object::schema::Scope;
 use argosy_object::{GroupKind, Value};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -53,8 +53,17 @@ const STEPS: usize = 512;
 
 impl Controllers {
     /// Takes note of a change.
-    pub(crate) fn note(&mut self, resource: &GroupResource, key: &Key, before: Option<&Value>, after: Option<&Value>) {
-        let look = Look { resource: resource.clone(), key: key.clone() };
+    pub(crate) fn note(
+        &mut self,
+        resource: &GroupResource,
+        key: &Key,
+        before: Option<&Value>,
+        after: Option<&Value>,
+    ) {
+        let look = Look {
+            resource: resource.clone(),
+            key: key.clone(),
+        };
         for owner in before.map(meta::owner_references).unwrap_or_default() {
             if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
                 dependents.remove(&look);
@@ -69,7 +78,11 @@ impl Controllers {
         // The object itself, and once it has gone those that it owned.
         match (before, after) {
             (Some(before), None) => {
-                let owned = self.dependents.get(meta::uid(before)).cloned().unwrap_or_default();
+                let owned = self
+                    .dependents
+                    .get(meta::uid(before))
+                    .cloned()
+                    .unwrap_or_default();
                 self.ready.extend(owned);
                 if let Some((namespace, _)) = key.split_once('/')
                     && self.terminating.contains(namespace)
@@ -84,7 +97,10 @@ impl Controllers {
                 self.ready.insert(look);
             }
         }
-        let owners = [before, after].into_iter().flatten().flat_map(meta::owner_references);
+        let owners = [before, after]
+            .into_iter()
+            .flatten()
+            .flat_map(meta::owner_references);
         for owner in owners.collect::<Vec<_>>() {
             if let Some(look) = owner_look(&owner, key) {
                 self.ready.insert(look);
@@ -93,11 +109,20 @@ impl Controllers {
     }
 
     fn look(&mut self, resource: &GroupResource, key: &str) {
-        self.ready.insert(Look { resource: resource.clone(), key: key.into() });
+        self.ready.insert(Look {
+            resource: resource.clone(),
+            key: key.into(),
+        });
     }
 
     fn look_later(&mut self, resource: &GroupResource, key: &str, at: Timestamp) {
-        self.later.insert((at, Look { resource: resource.clone(), key: key.into() }));
+        self.later.insert((
+            at,
+            Look {
+                resource: resource.clone(),
+                key: key.into(),
+            },
+        ));
     }
 
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
@@ -130,19 +155,26 @@ fn owner_look(owner: &OwnerReference, dependent: &str) -> Option<Look> {
         _ => return None,
     };
     let namespace = dependent.split_once('/').map_or("", |(namespace, _)| namespace);
-    Some(Look { resource: GroupResource::new(group, plural), key: key(namespace, &owner.name).into() })
+    Some(Look {
+        resource: GroupResource::new(group, plural),
+        key: key(namespace, &owner.name).into(),
+    })
 }
 
 /// Does what is due.
 pub(crate) fn run(server: &mut ApiServer, now: Timestamp) {
     for _ in 0..STEPS {
-        let Some(look) = server.controllers.next(now) else { return };
+        let Some(look) = server.controllers.next(now) else {
+            return;
+        };
         step(server, &look, now);
     }
 }
 
 fn step(server: &mut ApiServer, look: &Look, now: Timestamp) {
-    let Some(entry) = server.store.get(&look.resource, &look.key) else { return };
+    let Some(entry) = server.store.get(&look.resource, &look.key) else {
+        return;
+    };
     let object = entry.content.value();
     if garbage::collect(server, look, &object, now) {
         return;
@@ -183,14 +215,19 @@ impl Work<'_> {
 
     fn later(&mut self, seconds: i64) {
         let at = self.now + SignedDuration::from_secs(seconds);
-        self.server.controllers.look_later(&self.look.resource, &self.look.key, at);
+        self.server
+            .controllers
+            .look_later(&self.look.resource, &self.look.key, at);
     }
 
     /// Objects of a kind that `owner` controls, sorted by name.
     fn owned(&self, owner: &Value, group: &str, plural: &str) -> Vec<Value> {
         let resource = GroupResource::new(group, plural);
         let dependents = self.server.controllers.dependents.get(meta::uid(owner));
-        let of_kind = dependents.into_iter().flatten().filter(|look| look.resource == resource);
+        let of_kind = dependents
+            .into_iter()
+            .flatten()
+            .filter(|look| look.resource == resource);
         of_kind
             .filter_map(|look| self.server.store.get(&look.resource, &look.key))
             .map(|entry| entry.content.value())
@@ -199,13 +236,35 @@ impl Work<'_> {
     }
 
     fn collection(&self, group: &str, version: &str, namespace: &str, plural: &str) -> String {
-        let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        if namespace.is_empty() { format!("{root}/{plural}") } else { format!("{root}/namespaces/{namespace}/{plural}") }
+        let root = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
+        if namespace.is_empty() {
+            format!("{root}/{plural}")
+        } else {
+            format!("{root}/namespaces/{namespace}/{plural}")
+        }
     }
 
-    fn create(&mut self, group: &str, version: &str, namespace: &str, plural: &str, manager: &str, object: &Value) -> Option<Value> {
+    fn create(
+        &mut self,
+        group: &str,
+        version: &str,
+        namespace: &str,
+        plural: &str,
+        manager: &str,
+        object: &Value,
+    ) -> Option<Value> {
         let path = self.collection(group, version, namespace, plural);
-        self.server.own("POST", &format!("{path}?fieldManager={manager}"), "application/json", object, self.now)
+        self.server.own(
+            "POST",
+            &format!("{path}?fieldManager={manager}"),
+            "application/json",
+            object,
+            self.now,
+        )
     }
 
     /// Merges a patch into an object or its status.
@@ -225,9 +284,14 @@ impl Work<'_> {
         let version = self.server.registry.get(resource)?.storage.clone();
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let path = self.collection(&resource.group, &version, namespace, &resource.plural);
-        let below = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
+        let below = if subresource.is_empty() {
+            String::new()
+        } else {
+            format!("/{subresource}")
+        };
         let target = format!("{path}/{name}{below}?fieldManager={manager}");
-        self.server.own("PATCH", &target, "application/merge-patch+json", patch, self.now)
+        self.server
+            .own("PATCH", &target, "application/merge-patch+json", patch, self.now)
     }
 
     /// Sets the status, if it is another than that of `object`. Fields that the new one leaves out go.
@@ -250,7 +314,9 @@ impl Work<'_> {
 }
 
 fn controlled_by(object: &Value, uid: &str) -> bool {
-    meta::owner_references(object).iter().any(|owner| owner.controller && owner.uid == uid)
+    meta::owner_references(object)
+        .iter()
+        .any(|owner| owner.controller && owner.uid == uid)
 }
 
 fn key_of(object: &Value) -> String {
@@ -282,22 +348,37 @@ fn pod_of(template: &Value, owner: Value, labels: &[(&str, &str)]) -> Value {
 fn template_hash(template: &Value) -> String {
     let hash = crate::discovery::hash(template.to_string().as_bytes());
     let letters = b"bcdfghjklmnpqrstvwxz2456789";
-    hash.bytes().take(10).map(|byte| char::from(letters[usize::from(byte) % letters.len()])).collect()
+    hash.bytes()
+        .take(10)
+        .map(|byte| char::from(letters[usize::from(byte) % letters.len()]))
+        .collect()
 }
 
 /// Whether a Pod counts: it neither has ended nor is it going.
 fn is_active(pod: &Value) -> bool {
     meta::deletion_timestamp(pod).is_none()
-        && !matches!(meta::str_field(pod, &["status", "phase"]), Some("Succeeded" | "Failed"))
+        && !matches!(
+            meta::str_field(pod, &["status", "phase"]),
+            Some("Succeeded" | "Failed")
+        )
 }
 
 fn is_ready(pod: &Value) -> bool {
     let conditions = meta::array_field(pod, &["status", "conditions"]);
-    conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+    conditions
+        .iter()
+        .any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
 /// The conditions of `object` with one set; its time stays while its status does.
-fn with_condition(conditions: &[Value], kind: &str, status: &str, reason: &str, message: &str, now: &str) -> Vec<Value> {
+fn with_condition(
+    conditions: &[Value],
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: &str,
+) -> Vec<Value> {
     let mut conditions = conditions.to_vec();
     let known = conditions.iter().position(|one| one["type"] == kind);
     let time = match known {
@@ -325,9 +406,19 @@ fn put_count(status: &mut Value, name: &str, count: usize) {
 }
 
 /// The kind of an owner, with the key that it has if it exists.
-fn owner_key(server: &ApiServer, owner: &OwnerReference, dependent: &Value) -> Option<(GroupResource, String)> {
-    let kind = server.registry.by_kind(&GroupKind::new(owner.group.as_str(), owner.kind.as_str()))?;
-    let scope = if kind.namespaced { Scope::Namespaced } else { Scope::Cluster };
+fn owner_key(
+    server: &ApiServer,
+    owner: &OwnerReference,
+    dependent: &Value,
+) -> Option<(GroupResource, String)> {
+    let kind = server
+        .registry
+        .by_kind(&GroupKind::new(owner.group.as_str(), owner.kind.as_str()))?;
+    let scope = if kind.namespaced {
+        Scope::Namespaced
+    } else {
+        Scope::Cluster
+    };
     let namespace = match scope {
         Scope::Namespaced => meta::namespace(dependent),
         Scope::Cluster => "",

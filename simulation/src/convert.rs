@@ -12,12 +12,20 @@ pub(crate) fn is_needed(kind: &ResourceType, version: &str) -> bool {
 
 /// An object as it is stored, in the form of `version`.
 pub(crate) fn between(kind: &ResourceType, version: &str, object: Value) -> Value {
-    if is_needed(kind, version) { autoscaler_to_v1(object) } else { object }
+    if is_needed(kind, version) {
+        autoscaler_to_v1(object)
+    } else {
+        object
+    }
 }
 
 /// An object in the form of `version`, as it is stored.
 pub(crate) fn to_storage(kind: &ResourceType, version: &str, object: Value) -> Value {
-    if is_needed(kind, version) { autoscaler_from_v1(object) } else { object }
+    if is_needed(kind, version) {
+        autoscaler_from_v1(object)
+    } else {
+        object
+    }
 }
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -27,20 +35,31 @@ fn autoscaler_to_v1(mut object: Value) -> Value {
     let (mut percentage, mut others) = (None, Vec::new());
     for metric in metrics.as_ref().and_then(Value::as_array).into_iter().flatten() {
         let target = &metric["resource"]["target"];
-        if metric["type"] == "Resource" && metric["resource"]["name"] == "cpu" && target["type"] == "Utilization" {
+        if metric["type"] == "Resource"
+            && metric["resource"]["name"] == "cpu"
+            && target["type"] == "Utilization"
+        {
             percentage = Some(target["averageUtilization"].clone());
         } else {
             others.push(metric.clone());
         }
     }
     if let Some(percentage) = percentage {
-        meta::set_field(&mut object, &["spec", "targetCPUUtilizationPercentage"], percentage);
+        meta::set_field(
+            &mut object,
+            &["spec", "targetCPUUtilizationPercentage"],
+            percentage,
+        );
     }
     if !others.is_empty() {
         meta::set_annotation(&mut object, METRICS, Value::Array(others).to_string());
     }
     if let Some(conditions) = meta::remove_field(&mut object, &["status", "conditions"]) {
-        meta::set_annotation(&mut object, "autoscaling.alpha.kubernetes.io/conditions", conditions.to_string());
+        meta::set_annotation(
+            &mut object,
+            "autoscaling.alpha.kubernetes.io/conditions",
+            conditions.to_string(),
+        );
     }
     meta::remove_field(&mut object, &["status", "currentMetrics"]);
     object
@@ -59,7 +78,10 @@ fn autoscaler_from_v1(mut object: Value) -> Value {
     if !metrics.is_empty() {
         meta::set_field(&mut object, &["spec", "metrics"], metrics);
     }
-    if meta::field(&object, &["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Map::is_empty) {
+    if meta::field(&object, &["metadata", "annotations"])
+        .and_then(Value::as_object)
+        .is_some_and(Map::is_empty)
+    {
         meta::remove_field(&mut object, &["metadata", "annotations"]);
     }
     object

@@ -8,7 +8,9 @@ use crate::registry::ResourceType;
 use crate::shapes::{self, Reading};
 
 fn schema<'a>(kind: &'a ResourceType, version: &str) -> Option<&'a Value> {
-    kind.version(version).map(|version| &version.schema).filter(|schema| schema.is_object())
+    kind.version(version)
+        .map(|version| &version.schema)
+        .filter(|schema| schema.is_object())
 }
 
 /// Takes out what the schema does not know, and nulls that it does not allow where a default stands ready.
@@ -16,7 +18,9 @@ pub(crate) fn normalise(kind: &ResourceType, version: &str, object: &mut Value, 
     if let Some(metadata) = object.get_mut("metadata") {
         shapes::normalise(metadata, shapes::object_meta(), "metadata", reading);
     }
-    let Some(schema) = schema(kind, version) else { return };
+    let Some(schema) = schema(kind, version) else {
+        return;
+    };
     prune_root(object, schema, "", reading);
 }
 
@@ -46,16 +50,23 @@ fn prune(value: &mut Value, schema: &Value, path: &str, reading: &mut Reading) {
             let additional = schema.get("additionalProperties");
             let names: Vec<String> = fields.keys().cloned().collect();
             for name in names {
-                let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                let here = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
                 let below = schema["properties"].get(&name);
-                let Some(below) = below.or_else(|| additional.filter(|additional| additional.is_object())) else {
+                let Some(below) = below.or_else(|| additional.filter(|additional| additional.is_object()))
+                else {
                     if !open && additional.is_none_or(|additional| *additional != true) {
                         reading.unknown.push(here);
                         fields.remove(&name);
                     }
                     continue;
                 };
-                let Some(field) = fields.get_mut(&name) else { continue };
+                let Some(field) = fields.get_mut(&name) else {
+                    continue;
+                };
                 if field.is_null() && !flag(below, "nullable") && below.get("default").is_some() {
                     fields.remove(&name);
                 } else if flag(below, "x-kubernetes-embedded-resource") {
@@ -146,7 +157,11 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
         if !fits {
             causes.push(Cause {
                 reason: "FieldValueTypeInvalid",
-                field: if path.is_empty() { "<nil>".to_owned() } else { path.to_owned() },
+                field: if path.is_empty() {
+                    "<nil>".to_owned()
+                } else {
+                    path.to_owned()
+                },
                 message: format!("Invalid value: {is:?}: {path} in body must be of type {wanted}: {is:?}"),
             });
             return;
@@ -160,30 +175,52 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
         return;
     }
     let mut wrong = |reason: &'static str, text: String| {
-        causes.push(Cause { reason, field: path.to_owned(), message: text });
+        causes.push(Cause {
+            reason,
+            field: path.to_owned(),
+            message: text,
+        });
     };
     if let Some(allowed) = schema["enum"].as_array()
         && !allowed.contains(value)
     {
         let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
-        wrong("FieldValueNotSupported", format!("Unsupported value: {value}: supported values: {}", allowed.join(", ")));
+        wrong(
+            "FieldValueNotSupported",
+            format!(
+                "Unsupported value: {value}: supported values: {}",
+                allowed.join(", ")
+            ),
+        );
     }
     let invalid = |rule: String| format!("Invalid value: {value}: {path} in body should {rule}");
     if let Some(number) = value.as_f64() {
         if let Some(least) = schema["minimum"].as_f64().filter(|least| number < *least) {
-            wrong("FieldValueInvalid", invalid(format!("be greater than or equal to {least}")));
+            wrong(
+                "FieldValueInvalid",
+                invalid(format!("be greater than or equal to {least}")),
+            );
         }
         if let Some(most) = schema["maximum"].as_f64().filter(|most| number > *most) {
-            wrong("FieldValueInvalid", invalid(format!("be less than or equal to {most}")));
+            wrong(
+                "FieldValueInvalid",
+                invalid(format!("be less than or equal to {most}")),
+            );
         }
     }
     if let Some(text) = value.as_str() {
         let length = text.chars().count() as u64;
         if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
-            wrong("FieldValueInvalid", invalid(format!("be at least {least} chars long")));
+            wrong(
+                "FieldValueInvalid",
+                invalid(format!("be at least {least} chars long")),
+            );
         }
         if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
-            wrong("FieldValueTooLong", format!("Too long: may not be more than {most} bytes"));
+            wrong(
+                "FieldValueTooLong",
+                format!("Too long: may not be more than {most} bytes"),
+            );
         }
         if let Some(pattern) = schema["pattern"].as_str()
             && regex::Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text))
@@ -194,10 +231,16 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     if let Some(items) = value.as_array() {
         let count = items.len() as u64;
         if let Some(least) = schema["minItems"].as_u64().filter(|least| count < *least) {
-            wrong("FieldValueInvalid", invalid(format!("have at least {least} items")));
+            wrong(
+                "FieldValueInvalid",
+                invalid(format!("have at least {least} items")),
+            );
         }
         if let Some(most) = schema["maxItems"].as_u64().filter(|most| count > *most) {
-            wrong("FieldValueTooMany", format!("Too many: {count}: must have at most {most} items"));
+            wrong(
+                "FieldValueTooMany",
+                format!("Too many: {count}: must have at most {most} items"),
+            );
         }
         for (index, item) in items.iter().enumerate() {
             check(item, &schema["items"], &format!("{path}[{index}]"), causes);
@@ -205,13 +248,22 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
     if let Some(fields) = value.as_object() {
         for (name, field) in fields {
-            let below = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
+            let below = schema["properties"]
+                .get(name)
+                .or_else(|| schema.get("additionalProperties"));
             if let Some(below) = below.filter(|below| below.is_object()) {
                 check(field, below, &join(path, name), causes);
             }
         }
-        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            if !fields.contains_key(name) && !(path.is_empty() && matches!(name, "metadata" | "kind" | "apiVersion")) {
+        for name in schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
+            if !fields.contains_key(name)
+                && !(path.is_empty() && matches!(name, "metadata" | "kind" | "apiVersion"))
+            {
                 causes.push(Cause::required(join(path, name), ""));
             }
         }
@@ -219,5 +271,9 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
 }
 
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }

@@ -25,6 +25,11 @@ pub(crate) struct Documents {
 impl Documents {
     /// A document that is made once for each state of the registry.
     pub(crate) fn cached(&mut self, revision: u64, name: &str, make: impl FnOnce() -> Value) -> Bytes {
+        self.cached_bytes(revision, name, || make().to_string().into())
+    }
+
+    /// As [`Self::cached`], for documents that are not JSON.
+    pub(crate) fn cached_bytes(&mut self, revision: u64, name: &str, make: impl FnOnce() -> Bytes) -> Bytes {
         if self.revision != revision {
             self.made.clear();
             self.revision = revision;
@@ -32,7 +37,7 @@ impl Documents {
         if let Some(known) = self.made.get(name) {
             return known.clone();
         }
-        let bytes = Bytes::from(make().to_string());
+        let bytes = make();
         self.made.insert(name.to_owned(), bytes.clone());
         bytes
     }
@@ -55,7 +60,9 @@ impl Documents {
         Ok(Some(match steps.as_slice() {
             [root @ ("api" | "apis")] if wants_aggregated => {
                 let core = *root == "api";
-                let body = self.cached(revision, &format!("aggregated/{root}"), || aggregated(registry, core));
+                let body = self.cached(revision, &format!("aggregated/{root}"), || {
+                    aggregated(registry, core)
+                });
                 tagged(response(StatusCode::OK, AGGREGATED, body), request)
             }
             ["api"] => json_response(StatusCode::OK, core_versions().to_string().into()),
@@ -64,9 +71,10 @@ impl Documents {
                 Some(list) => json_response(StatusCode::OK, list.to_string().into()),
                 None => return Ok(None),
             },
-            ["apis", group] => match groups(registry)["groups"].as_array().and_then(|all| {
-                all.iter().find(|one| one["name"] == *group).cloned()
-            }) {
+            ["apis", group] => match groups(registry)["groups"]
+                .as_array()
+                .and_then(|all| all.iter().find(|one| one["name"] == *group).cloned())
+            {
                 Some(mut one) => {
                     one["kind"] = "APIGroup".into();
                     one["apiVersion"] = "v1".into();
@@ -86,7 +94,11 @@ impl Documents {
 /// With an ETag; 304 for who has the document already.
 fn tagged(mut response: Response<Bytes>, request: &Request) -> Response<Bytes> {
     let tag = format!("{:?}", hash(response.body()));
-    if request.headers().get(http::header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+    if request
+        .headers()
+        .get(http::header::IF_NONE_MATCH)
+        .is_some_and(|known| known.as_bytes() == tag.as_bytes())
+    {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         *response.body_mut() = Bytes::new();
     }
@@ -119,8 +131,12 @@ fn groups(registry: &Registry) -> Value {
             .collect();
         json!({"name": group, "preferredVersion": versions[0], "versions": versions})
     };
-    let groups: Vec<Value> =
-        registry.group_versions().into_iter().filter(|(group, _)| !group.is_empty()).map(one).collect();
+    let groups: Vec<Value> = registry
+        .group_versions()
+        .into_iter()
+        .filter(|(group, _)| !group.is_empty())
+        .map(one)
+        .collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
@@ -230,7 +246,10 @@ fn discovered((kind, served): (&ResourceType, &Version)) -> Value {
         })
     };
     if !served.subresources.is_empty() {
-        one.insert("subresources".into(), served.subresources.iter().map(subresource).collect());
+        one.insert(
+            "subresources".into(),
+            served.subresources.iter().map(subresource).collect(),
+        );
     }
     Value::Object(one)
 }

@@ -66,7 +66,10 @@ pub struct Faults {
 
 impl Faults {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rules: Vec::new(), random: fastrand::Rng::with_seed(seed ^ 0xFA17) }
+        Self {
+            rules: Vec::new(),
+            random: fastrand::Rng::with_seed(seed ^ 0xFA17),
+        }
     }
 
     /// Adds a rule. Of several that fit a request the first one is taken.
@@ -99,7 +102,9 @@ impl Faults {
 
     /// What befalls a watch that begins with this request.
     pub(crate) fn of_watch(&mut self, request: &Request) -> Option<Fault> {
-        self.take(request, |fault| matches!(fault, Fault::CutWatch { .. } | Fault::SilenceWatch { .. }))
+        self.take(request, |fault| {
+            matches!(fault, Fault::CutWatch { .. } | Fault::SilenceWatch { .. })
+        })
     }
 
     /// How many changes ago the state is that a read shows.
@@ -115,10 +120,13 @@ impl Faults {
             return None;
         }
         let place = Place::parse(request.uri().path());
-        let asked = place.as_ref().and_then(|place| verb(request.method(), place, &Query::of(request)).ok());
+        let asked = place
+            .as_ref()
+            .and_then(|place| verb(request.method(), place, &Query::of(request)).ok());
         let at = self.rules.iter().position(|rule| {
             let fits = (rule.verb.is_empty() || asked == Some(rule.verb.as_str()))
-                && (rule.plural.is_empty() || place.as_ref().is_some_and(|place| place.plural == rule.plural));
+                && (rule.plural.is_empty()
+                    || place.as_ref().is_some_and(|place| place.plural == rule.plural));
             fits && rule.times != Some(0) && kind(&rule.fault)
         })?;
         let rule = &mut self.rules[at];

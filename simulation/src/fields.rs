@@ -31,7 +31,9 @@ impl FieldSet {
 
     /// The set at a path, made if it is not there.
     fn at(&mut self, path: &[String]) -> &mut Self {
-        path.iter().fold(self, |set, step| &mut set.0.entry(step.clone()).or_default().below)
+        path.iter().fold(self, |set, step| {
+            &mut set.0.entry(step.clone()).or_default().below
+        })
     }
 
     fn insert(&mut self, path: &[String]) {
@@ -74,9 +76,14 @@ impl FieldSet {
             if result.contains_key(step) {
                 continue;
             }
-            let (ours, theirs) = (self.part(step).unwrap_or(&nothing), other.part(step).unwrap_or(&nothing));
-            let part =
-                Part { member: member(ours.member, theirs.member), below: ours.below.combine(&theirs.below, member) };
+            let (ours, theirs) = (
+                self.part(step).unwrap_or(&nothing),
+                other.part(step).unwrap_or(&nothing),
+            );
+            let part = Part {
+                member: member(ours.member, theirs.member),
+                below: ours.below.combine(&theirs.below, member),
+            };
             if !part.is_void() {
                 result.insert(step.clone(), part);
             }
@@ -128,7 +135,9 @@ impl FieldSet {
     pub(crate) fn to_json(&self) -> Value {
         let mut json = Map::new();
         for (step, part) in &self.0 {
-            let Value::Object(mut below) = part.below.to_json() else { continue };
+            let Value::Object(mut below) = part.below.to_json() else {
+                continue;
+            };
             if part.member && !below.is_empty() {
                 below.insert(".".into(), Value::Object(Map::new()));
             }
@@ -142,7 +151,13 @@ impl FieldSet {
         let fields = json.as_object().into_iter().flatten();
         let part = |(step, below): (&String, &Value)| {
             let itself = below.get(".").is_some() || below.as_object().is_none_or(Map::is_empty);
-            (step.clone(), Part { member: itself, below: Self::from_json(below) })
+            (
+                step.clone(),
+                Part {
+                    member: itself,
+                    below: Self::from_json(below),
+                },
+            )
         };
         Self(fields.filter(|(step, _)| *step != ".").map(part).collect())
     }
@@ -159,7 +174,10 @@ fn step_text(step: &str) -> String {
         Some(("f", name)) => format!(".{name}"),
         Some(("k", keys)) => {
             let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
-            let keys: Vec<String> = keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let keys: Vec<String> = keys
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
             format!("[{}]", keys.join(","))
         }
         Some(("v", value)) => format!("[={value}]"),
@@ -181,7 +199,12 @@ mod tests {
         assert_eq!(set.to_json(), json);
         assert_eq!(
             set.paths(),
-            [".data", ".data.x", r#".spec.ports[port=80,protocol="TCP"]"#, r#".spec.ports[port=80,protocol="TCP"].port"#]
+            [
+                ".data",
+                ".data.x",
+                r#".spec.ports[port=80,protocol="TCP"]"#,
+                r#".spec.ports[port=80,protocol="TCP"].port"#
+            ]
         );
     }
 
@@ -189,8 +212,14 @@ mod tests {
     fn sets_are_combined_member_by_member() {
         let a = FieldSet::from_json(&json!({"f:data": {".": {}, "f:x": {}, "f:y": {}}}));
         let b = FieldSet::from_json(&json!({"f:data": {"f:y": {}, "f:z": {}}}));
-        assert_eq!(a.union(&b).to_json(), json!({"f:data": {".": {}, "f:x": {}, "f:y": {}, "f:z": {}}}));
-        assert_eq!(a.difference(&b).to_json(), json!({"f:data": {".": {}, "f:x": {}}}));
+        assert_eq!(
+            a.union(&b).to_json(),
+            json!({"f:data": {".": {}, "f:x": {}, "f:y": {}, "f:z": {}}})
+        );
+        assert_eq!(
+            a.difference(&b).to_json(),
+            json!({"f:data": {".": {}, "f:x": {}}})
+        );
         assert_eq!(a.intersection(&b).to_json(), json!({"f:data": {"f:y": {}}}));
         assert!(a.difference(&a).is_empty());
     }

@@ -71,9 +71,16 @@ impl Fleet {
     /// One cluster of the fleet, without a port.
     #[must_use]
     pub fn server(&self, number: u32, now: Timestamp) -> ApiServer {
-        let seed = self.seed.wrapping_mul(0x9E37_79B9).wrapping_add(u64::from(number));
+        let seed = self
+            .seed
+            .wrapping_mul(0x9E37_79B9)
+            .wrapping_add(u64::from(number));
         // Nobody looks after objects that are only described.
-        let options = Options { seed, controllers: false, ..Options::default() };
+        let options = Options {
+            seed,
+            controllers: false,
+            ..Options::default()
+        };
         let mut server = ApiServer::new(options, now);
         for definition in mix::definitions(self.extra_kinds) {
             let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

@@ -114,7 +114,10 @@ pub(crate) fn prepare_update(kind: &ResourceType, subresource: &str, old: &Value
     if id(kind) == ("", "Service") && subresource.is_empty() {
         keep_addresses(old, new);
     }
-    if kind.kind == "Secret" && kind.group.is_empty() && meta::str_field(new, &["type"]).is_none_or(str::is_empty) {
+    if kind.kind == "Secret"
+        && kind.group.is_empty()
+        && meta::str_field(new, &["type"]).is_none_or(str::is_empty)
+    {
         keep(new, &["type"]);
     }
 }
@@ -132,12 +135,18 @@ fn keep_addresses(old: &Value, new: &mut Value) {
         }
     }
     let known: Vec<Value> = meta::array_field(old, &["spec", "ports"]).to_vec();
-    let keeps_node_ports =
-        matches!(meta::str_field(new, &["spec", "type"]), Some("NodePort" | "LoadBalancer"));
+    let keeps_node_ports = matches!(
+        meta::str_field(new, &["spec", "type"]),
+        Some("NodePort" | "LoadBalancer")
+    );
     if let Some(Value::Array(ports)) = meta::field_mut(new, &["spec", "ports"]) {
-        for port in ports.iter_mut().filter(|port| port.get("nodePort").is_none() && keeps_node_ports) {
+        for port in ports
+            .iter_mut()
+            .filter(|port| port.get("nodePort").is_none() && keeps_node_ports)
+        {
             let same = |known: &&Value| {
-                known["port"] == port["port"] && known["protocol"] == port.get("protocol").cloned().unwrap_or(json!("TCP"))
+                known["port"] == port["port"]
+                    && known["protocol"] == port.get("protocol").cloned().unwrap_or(json!("TCP"))
             };
             if let Some(node_port) = known.iter().find(same).and_then(|known| known.get("nodePort")) {
                 port["nodePort"] = node_port.clone();
@@ -180,7 +189,8 @@ pub(crate) fn advance_generation(kind: &ResourceType, subresource: &str, old: &V
         }
         object
     };
-    let annotated = id(kind) == ("apps", "Deployment") && old["metadata"]["annotations"] != new["metadata"]["annotations"];
+    let annotated = id(kind) == ("apps", "Deployment")
+        && old["metadata"]["annotations"] != new["metadata"]["annotations"];
     if wanted(old) != wanted(new) || annotated {
         let generation = meta::generation(old).unwrap_or_default() + 1;
         meta::set_field(new, &["metadata", "generation"], generation);
@@ -197,7 +207,9 @@ pub(crate) fn allocate(server: &mut ApiServer, kind: &ResourceType, object: &mut
 }
 
 fn allocate_service(server: &mut ApiServer, service: &mut Value) {
-    let kind = meta::str_field(service, &["spec", "type"]).unwrap_or_default().to_owned();
+    let kind = meta::str_field(service, &["spec", "type"])
+        .unwrap_or_default()
+        .to_owned();
     if kind == "ExternalName" {
         return;
     }
@@ -245,7 +257,9 @@ fn label_job(job: &mut Value) {
         meta::set_field(job, &["spec", "template", "metadata", "labels", key], value);
     }
     // A Job without labels of its own has those of its Pods.
-    let labels = meta::field(job, &["spec", "template", "metadata", "labels"]).cloned().unwrap_or_default();
+    let labels = meta::field(job, &["spec", "template", "metadata", "labels"])
+        .cloned()
+        .unwrap_or_default();
     if meta::field(job, &["metadata", "labels"]).is_none() {
         meta::set_field(job, &["metadata", "labels"], labels);
     } else {
@@ -259,7 +273,9 @@ fn label_job(job: &mut Value) {
 
 /// `stringData` becomes `data`.
 pub(crate) fn fold_string_data(secret: &mut Value) {
-    let Some(Value::Object(texts)) = meta::remove_field(secret, &["stringData"]) else { return };
+    let Some(Value::Object(texts)) = meta::remove_field(secret, &["stringData"]) else {
+        return;
+    };
     for (key, text) in texts {
         let bytes = text.as_str().unwrap_or_default().as_bytes();
         let encoded = base64::engine::general_purpose::STANDARD.encode(bytes);
@@ -270,7 +286,10 @@ pub(crate) fn fold_string_data(secret: &mut Value) {
 /// Seconds until a deleted object goes: a running Pod gets time to end.
 pub(crate) fn grace_seconds(kind: &ResourceType, object: &Value, asked: Option<i64>) -> i64 {
     let running = meta::str_field(object, &["spec", "nodeName"]).is_some_and(|node| !node.is_empty())
-        && !matches!(meta::str_field(object, &["status", "phase"]), Some("Succeeded" | "Failed"));
+        && !matches!(
+            meta::str_field(object, &["status", "phase"]),
+            Some("Succeeded" | "Failed")
+        );
     if id(kind) != ("", "Pod") || !running {
         return 0;
     }

@@ -10,7 +10,12 @@ use clap::{Parser, Subcommand};
 use jiff::Timestamp;
 
 #[derive(Parser)]
-#[command(name = "argosy-simulation", version, about = "Simulated Kubernetes API servers", max_term_width = 110)]
+#[command(
+    name = "argosy-simulation",
+    version,
+    about = "Simulated Kubernetes API servers",
+    max_term_width = 110
+)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -61,7 +66,11 @@ async fn main() -> Result<()> {
 }
 
 async fn serve(args: Serve) -> Result<()> {
-    let transport = if args.plain { Transport::Plain } else { Transport::Tls };
+    let transport = if args.plain {
+        Transport::Plain
+    } else {
+        Transport::Tls
+    };
     let started = Timestamp::now();
     let clusters = if args.objects > 0 {
         let fleet = Fleet {
@@ -85,7 +94,11 @@ async fn serve(args: Serve) -> Result<()> {
         std::fs::write(&file, kubeconfig).with_context(|| format!("write {}", file.display()))?;
     }
     let seconds = Timestamp::now().duration_since(started).as_secs_f64();
-    println!("{} clusters after {seconds:.1} s; kubeconfigs are in {}", clusters.len(), dir.display());
+    println!(
+        "{} clusters after {seconds:.1} s; kubeconfigs are in {}",
+        clusters.len(),
+        dir.display()
+    );
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
     Ok(())
 }
@@ -93,8 +106,11 @@ async fn serve(args: Serve) -> Result<()> {
 async fn empty(args: &Serve, transport: Transport) -> Result<Vec<Cluster>> {
     let mut clusters = Vec::new();
     for number in 0..args.clusters {
-        let options =
-            Options { seed: args.seed.wrapping_add(u64::from(number)), nodes: args.nodes, ..Options::default() };
+        let options = Options {
+            seed: args.seed.wrapping_add(u64::from(number)),
+            nodes: args.nodes,
+            ..Options::default()
+        };
         clusters.push(Cluster::serve(ApiServer::new(options, Timestamp::now()), transport).await?);
     }
     Ok(clusters)

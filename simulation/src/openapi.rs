@@ -1,5 +1,7 @@
 //! OpenAPI documents: schemas as recorded and as CustomResourceDefinitions give them, paths as discovery implies them.
 
+mod protobuf;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use argosy_object::meta;
@@ -36,7 +38,11 @@ pub(crate) fn index(server: &mut ApiServer) -> Response<Bytes> {
 }
 
 fn document_path(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+    if group.is_empty() {
+        format!("api/{version}")
+    } else {
+        format!("apis/{group}/{version}")
+    }
 }
 
 /// What a document depends on.
@@ -68,9 +74,13 @@ pub(crate) fn v3(server: &mut ApiServer, path: &str) -> Option<Response<Bytes>> 
     kinds(registry, group, version).next()?;
     let revision = registry.revision;
     let name = format!("openapi/v3/{path}");
-    let body = server.documents.cached(revision, &name, || document(registry, group, version));
+    let body = server
+        .documents
+        .cached(revision, &name, || document(registry, group, version));
     let mut response = json_response(StatusCode::OK, body);
-    response.headers_mut().insert(CACHE_CONTROL, http::HeaderValue::from_static("public"));
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, http::HeaderValue::from_static("public"));
     Some(response)
 }
 
@@ -136,7 +146,10 @@ fn custom_schema(kind: &ResourceType, version: &Version) -> Value {
     let properties = [
         ("apiVersion", json!({"type": "string"})),
         ("kind", json!({"type": "string"})),
-        ("metadata", json!({"allOf": [{"$ref": format!("{SCHEMAS}{META}.ObjectMeta")}]})),
+        (
+            "metadata",
+            json!({"allOf": [{"$ref": format!("{SCHEMAS}{META}.ObjectMeta")}]}),
+        ),
     ];
     for (name, property) in properties {
         schema["properties"][name] = property;
@@ -193,12 +206,27 @@ fn describe(kind: &ResourceType, version: &Version, name: &str, paths: &mut Map<
         }
         all
     };
-    let many = [("get", "list", "list"), ("post", "create", "post"), ("delete", "deletecollection", "deletecollection")];
-    let one = [("get", "get", "get"), ("put", "update", "put"), ("patch", "patch", "patch"), ("delete", "delete", "delete")];
-    paths.insert(collection.clone(), Value::Object(operations(&many, &own, &version.verbs, name)));
+    let many = [
+        ("get", "list", "list"),
+        ("post", "create", "post"),
+        ("delete", "deletecollection", "deletecollection"),
+    ];
+    let one = [
+        ("get", "get", "get"),
+        ("put", "update", "put"),
+        ("patch", "patch", "patch"),
+        ("delete", "delete", "delete"),
+    ];
+    paths.insert(
+        collection.clone(),
+        Value::Object(operations(&many, &own, &version.verbs, name)),
+    );
     if version.has_verb("get") {
         let item = format!("{collection}/{{name}}");
-        paths.insert(item.clone(), Value::Object(operations(&one, &own, &version.verbs, name)));
+        paths.insert(
+            item.clone(),
+            Value::Object(operations(&one, &own, &version.verbs, name)),
+        );
         for sub in &version.subresources {
             let of = match sub.group.is_empty() && sub.version.is_empty() {
                 true => own.clone(),
@@ -215,7 +243,8 @@ fn describe(kind: &ResourceType, version: &Version, name: &str, paths: &mut Map<
 }
 
 fn operation(method: &str, action: &str, kind: &Value, schema: &str) -> Value {
-    let text = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+    let text =
+        |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
     let schema = json!({"$ref": format!("{SCHEMAS}{schema}")});
     let mut operation = json!({
         "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}},
@@ -228,8 +257,16 @@ fn operation(method: &str, action: &str, kind: &Value, schema: &str) -> Value {
     };
     if !parameters.is_empty() {
         operation["parameters"] = parameters.iter().map(|name| text(name)).collect();
-        let body = if method == "patch" { json!({"$ref": format!("{SCHEMAS}{META}.Patch")}) } else { schema };
-        let media = if method == "patch" { "application/apply-patch+yaml" } else { "*/*" };
+        let body = if method == "patch" {
+            json!({"$ref": format!("{SCHEMAS}{META}.Patch")})
+        } else {
+            schema
+        };
+        let media = if method == "patch" {
+            "application/apply-patch+yaml"
+        } else {
+            "*/*"
+        };
         operation["requestBody"] = json!({"content": {media: {"schema": body}}, "required": true});
     }
     operation
@@ -237,14 +274,23 @@ fn operation(method: &str, action: &str, kind: &Value, schema: &str) -> Value {
 
 /// `/openapi/v2`: the definitions of all kinds in one document.
 pub(crate) fn v2(server: &mut ApiServer, headers: &HeaderMap) -> Response<Bytes> {
-    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if accept.contains("protobuf") && !accept.contains("json") {
-        let refusal = crate::refusal::Refusal::not_acceptable("only the following media types are accepted: application/json");
-        return crate::api_server::refused(&refusal);
-    }
+    let accept = headers
+        .get(ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let revision = server.registry.revision;
     let registry = &server.registry;
-    let body = server.documents.cached(revision, "openapi/v2", || definitions(registry));
+    if accept.contains("protobuf") {
+        let body = server
+            .documents
+            .cached_bytes(revision, "openapi/v2/protobuf", || {
+                protobuf::document(&definitions(registry)).into()
+            });
+        return crate::api_server::response(StatusCode::OK, protobuf::MEDIA, body);
+    }
+    let body = server
+        .documents
+        .cached(revision, "openapi/v2", || definitions(registry));
     json_response(StatusCode::OK, body)
 }
 
@@ -257,7 +303,10 @@ fn definitions(registry: &Registry) -> Value {
     for kind in registry.types().filter(|kind| kind.custom) {
         for version in &kind.versions {
             let name = custom_name(kind, &version.name);
-            definitions.insert(format!("{name}List"), swagger(&list_schema(kind, &version.name, &name)));
+            definitions.insert(
+                format!("{name}List"),
+                swagger(&list_schema(kind, &version.name, &name)),
+            );
             definitions.insert(name, swagger(&custom_schema(kind, version)));
         }
     }
@@ -270,7 +319,9 @@ fn definitions(registry: &Registry) -> Value {
 fn swagger(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => {
-            if let Some([Value::Object(only)]) = fields.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
+            if let Some([Value::Object(only)]) =
+                fields.get("allOf").and_then(Value::as_array).map(Vec::as_slice)
+            {
                 let mut merged = fields.clone();
                 merged.remove("allOf");
                 merged.remove("default");
@@ -285,7 +336,9 @@ fn swagger(schema: &Value) -> Value {
                 (name.clone(), value)
             };
             // Words that the older form does not have.
-            let known = |(name, _): &(&String, &Value)| !matches!(name.as_str(), "nullable" | "oneOf" | "anyOf" | "not");
+            let known = |(name, _): &(&String, &Value)| {
+                !matches!(name.as_str(), "nullable" | "oneOf" | "anyOf" | "not")
+            };
             Value::Object(fields.iter().filter(known).map(convert).collect())
         }
         Value::Array(items) => items.iter().map(swagger).collect(),

@@ -38,10 +38,18 @@ const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ORDER_OF: &str = "$setElementOrder/";
 
 /// A strategic merge patch: as a JSON merge patch, but lists are merged where the schema says so.
-pub(crate) fn strategic(document: &Value, patch: &Value, schema: Option<Schema<'_>>) -> Result<Value, Refusal> {
+pub(crate) fn strategic(
+    document: &Value,
+    patch: &Value,
+    schema: Option<Schema<'_>>,
+) -> Result<Value, Refusal> {
     match (document, patch) {
-        (Value::Object(document), Value::Object(patch)) => merge_object(document, patch, schema).map(Value::Object),
-        _ => Err(Refusal::bad_request("error decoding patch: a strategic merge patch is an object")),
+        (Value::Object(document), Value::Object(patch)) => {
+            merge_object(document, patch, schema).map(Value::Object)
+        }
+        _ => Err(Refusal::bad_request(
+            "error decoding patch: a strategic merge patch is an object",
+        )),
     }
 }
 
@@ -58,13 +66,20 @@ fn merge_object(
         }
         Some("delete") => return Ok(Map::new()),
         Some("merge") | None => {}
-        Some(other) => return Err(Refusal::bad_request(format!("invalid patch: unknown patch type {other:?}"))),
+        Some(other) => {
+            return Err(Refusal::bad_request(format!(
+                "invalid patch: unknown patch type {other:?}"
+            )));
+        }
     }
     let mut merged = document.clone();
     if let Some(Value::Array(retained)) = patch.get(RETAIN) {
         merged.retain(|name, _| retained.iter().any(|retained| retained == name));
     }
-    for (field, values) in patch.iter().filter_map(|(name, value)| Some((name.strip_prefix(DELETE_FROM)?, value))) {
+    for (field, values) in patch
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix(DELETE_FROM)?, value)))
+    {
         if let (Some(Value::Array(items)), Value::Array(values)) = (merged.get_mut(field), values) {
             items.retain(|item| !values.contains(item));
         }
@@ -92,13 +107,21 @@ fn merge_object(
         merged.insert(name.clone(), result);
     }
     // An order may come without changes to its list.
-    for (field, order) in patch.iter().filter_map(|(name, value)| Some((name.strip_prefix(ORDER_OF)?, value))) {
+    for (field, order) in patch
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix(ORDER_OF)?, value)))
+    {
         if patch.contains_key(field) {
             continue;
         }
         let child = schema.and_then(|schema| schema.child(field));
         if let (Some(Value::Array(items)), Value::Array(order)) = (merged.get(field), order) {
-            let ordered = in_order(items.clone(), items, order, child.and_then(Schema::patch_merge_key));
+            let ordered = in_order(
+                items.clone(),
+                items,
+                order,
+                child.and_then(Schema::patch_merge_key),
+            );
             merged.insert(field.to_owned(), Value::Array(ordered));
         }
     }
@@ -106,7 +129,11 @@ fn merge_object(
 }
 
 fn strategies<'a>(schema: Option<Schema<'a>>) -> impl Iterator<Item = &'a str> {
-    schema.and_then(Schema::patch_strategy).unwrap_or_default().split(',').filter(|word| !word.is_empty())
+    schema
+        .and_then(Schema::patch_strategy)
+        .unwrap_or_default()
+        .split(',')
+        .filter(|word| !word.is_empty())
 }
 
 fn merge_list(
@@ -129,12 +156,18 @@ fn merge_list(
         });
     };
     if patch.iter().any(|item| item[DIRECTIVE] == "replace") {
-        return Ok(patch.iter().filter(|item| item.get(DIRECTIVE).is_none()).cloned().collect());
+        return Ok(patch
+            .iter()
+            .filter(|item| item.get(DIRECTIVE).is_none())
+            .cloned()
+            .collect());
     }
     let item_schema = schema.and_then(Schema::items);
     for item in patch {
         let Some(fields) = item.as_object() else {
-            return Err(Refusal::bad_request("error decoding patch: a list of objects is merged with a list of scalars"));
+            return Err(Refusal::bad_request(
+                "error decoding patch: a list of objects is merged with a list of scalars",
+            ));
         };
         let Some(id) = fields.get(key) else {
             return Err(Refusal::bad_request(format!(
@@ -142,7 +175,10 @@ fn merge_list(
             )));
         };
         let at = merged.iter().position(|present| present.get(key) == Some(id));
-        if fields.get(DIRECTIVE).is_some_and(|directive| directive == "delete") {
+        if fields
+            .get(DIRECTIVE)
+            .is_some_and(|directive| directive == "delete")
+        {
             merged.retain(|present| present.get(key) != Some(id));
             continue;
         }
@@ -212,7 +248,9 @@ mod tests {
     fn containers_are_merged_by_name_and_args_are_replaced() {
         let result = patched(
             containers(json!([{"name": "a", "image": "1", "args": ["x", "y"]}, {"name": "b", "image": "2"}])),
-            containers(json!([{"name": "a", "args": ["z"]}, {"name": "b", "$patch": "delete"}, {"name": "c", "image": "3"}])),
+            containers(
+                json!([{"name": "a", "args": ["z"]}, {"name": "b", "$patch": "delete"}, {"name": "c", "image": "3"}]),
+            ),
         );
         assert_eq!(
             result,

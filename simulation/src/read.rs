@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api_server::{Answer, ApiServer, Scope, json_response};
-use crate::refusal::Refusal;
+use crate::refusal::{Cause, Refusal};
 use crate::registry::ResourceType;
 use crate::request::{Form, Query, Request};
 use crate::selector::Selector;
@@ -30,14 +30,24 @@ pub(crate) fn read(
     }
 }
 
-fn get(server: &mut ApiServer, scope: &Scope<'_>, form: Form, stale_by: u64) -> Result<http::Response<Bytes>, Refusal> {
+fn get(
+    server: &mut ApiServer,
+    scope: &Scope<'_>,
+    form: Form,
+    stale_by: u64,
+) -> Result<http::Response<Bytes>, Refusal> {
     if let Some(refusal) = too_new(server, scope.query)? {
         return Err(refusal);
     }
-    let table = server.store.table(&scope.resource()).ok_or_else(|| scope.not_found())?;
+    let table = server
+        .store
+        .table(&scope.resource())
+        .ok_or_else(|| scope.not_found())?;
     let entry = match stale_by {
         0 => table.objects.get(scope.key().as_str()).cloned(),
-        _ => table.at(before(server, table, stale_by)).and_then(|then| then.get(scope.key().as_str()).cloned()),
+        _ => table
+            .at(before(server, table, stale_by))
+            .and_then(|then| then.get(scope.key().as_str()).cloned()),
     };
     let entry = entry.ok_or_else(|| scope.not_found())?;
     if scope.place.subresource == "scale" {
@@ -48,7 +58,14 @@ fn get(server: &mut ApiServer, scope: &Scope<'_>, form: Form, stale_by: u64) -> 
         let body = Bytes::from_static(b"");
         return Ok(crate::api_server::response(StatusCode::OK, "text/plain", body));
     }
-    Ok(one(scope.kind, &scope.place.version, &entry, form, scope, StatusCode::OK))
+    Ok(one(
+        scope.kind,
+        &scope.place.version,
+        &entry,
+        form,
+        scope,
+        StatusCode::OK,
+    ))
 }
 
 /// One object as an answer.
@@ -62,10 +79,18 @@ pub(crate) fn one(
 ) -> http::Response<Bytes> {
     let body = match form {
         Form::Plain => object_json(kind, version, entry),
-        Form::Metadata => partial(&entry.content.value(), "PartialObjectMetadata").to_string().into(),
+        Form::Metadata => partial(&entry.content.value(), "PartialObjectMetadata")
+            .to_string()
+            .into(),
         Form::Table => {
             let objects = [convert::between(kind, version, entry.content.value())];
-            let mut table = table::of(kind, version, &objects, scope.now, scope.query.text("includeObject"));
+            let mut table = table::of(
+                kind,
+                version,
+                &objects,
+                scope.now,
+                scope.query.text("includeObject"),
+            );
             table["metadata"]["resourceVersion"] = entry.version.to_string().into();
             table.to_string().into()
         }
@@ -86,7 +111,9 @@ pub(crate) fn object_json(kind: &ResourceType, version: &str, entry: &Entry) -> 
 /// An object without `apiVersion` and `kind`.
 fn body_json(kind: &ResourceType, version: &str, entry: &Entry) -> Bytes {
     if convert::is_needed(kind, version) {
-        convert::between(kind, version, entry.content.value()).to_string().into()
+        convert::between(kind, version, entry.content.value())
+            .to_string()
+            .into()
     } else {
         entry.content.json()
     }
@@ -114,7 +141,9 @@ fn asked_version(query: &Query) -> Result<Option<u64>, Refusal> {
 fn too_new(server: &ApiServer, query: &Query) -> Result<Option<Refusal>, Refusal> {
     let current = server.store.version();
     let asked = asked_version(query)?;
-    Ok(asked.filter(|asked| *asked > current).map(|asked| Refusal::too_large_version(asked, current)))
+    Ok(asked
+        .filter(|asked| *asked > current)
+        .map(|asked| Refusal::too_large_version(asked, current)))
 }
 
 /// Where a page begins.
@@ -130,14 +159,25 @@ impl Cursor {
     }
 
     fn decode(token: &str) -> Result<Self, Refusal> {
-        let wrong = |why: &str| Refusal::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let json = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| wrong(&error.to_string()))?;
+        let wrong = |why: &str| {
+            Refusal::bad_request(format!(
+                "invalid continue token: continue key is not valid: {why}"
+            ))
+        };
+        let json = URL_SAFE_NO_PAD
+            .decode(token.trim_end_matches('='))
+            .map_err(|error| wrong(&error.to_string()))?;
         let first = json.first().copied().map(char::from).unwrap_or(' ');
-        let token: Value = serde_json::from_slice(&json)
-            .map_err(|_| wrong(&format!("invalid character '{first}' looking for beginning of value")))?;
+        let token: Value = serde_json::from_slice(&json).map_err(|_| {
+            wrong(&format!(
+                "invalid character '{first}' looking for beginning of value"
+            ))
+        })?;
         let start = token["start"].as_str().ok_or_else(|| wrong("no start"))?;
         Ok(Self {
-            version: token["rv"].as_u64().ok_or_else(|| wrong("incorrect encoded start resourceVersion"))?,
+            version: token["rv"]
+                .as_u64()
+                .ok_or_else(|| wrong("incorrect encoded start resourceVersion"))?,
             after: start.trim_end_matches('\0').to_owned(),
         })
     }
@@ -148,16 +188,21 @@ fn before(server: &ApiServer, table: &Table, changes: u64) -> u64 {
     server.store.version().saturating_sub(changes).max(table.oldest())
 }
 
-fn list(server: &mut ApiServer, scope: &Scope<'_>, form: Form, stale_by: u64) -> Result<http::Response<Bytes>, Refusal> {
+fn list(
+    server: &mut ApiServer,
+    scope: &Scope<'_>,
+    form: Form,
+    stale_by: u64,
+) -> Result<http::Response<Bytes>, Refusal> {
     let query = scope.query;
     let selector = Selector::of(query, scope.kind)?;
     let limit = query.number("limit").filter(|limit| *limit > 0);
     let asked = asked_version(query)?;
     let exact = query.text("resourceVersionMatch");
     if !exact.is_empty() && asked.is_none() {
-        return Err(invalid_options(
+        return Err(forbidden_option(
             "resourceVersionMatch",
-            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
         ));
     }
     let current = server.store.version();
@@ -186,11 +231,22 @@ fn list(server: &mut ApiServer, scope: &Scope<'_>, form: Form, stale_by: u64) ->
         },
     };
 
-    let prefix = if scope.place.namespace.is_empty() { String::new() } else { format!("{}/", scope.place.namespace) };
-    let mut page = Page { entries: Vec::new(), last: String::new(), more: false, remaining: 0 };
+    let prefix = if scope.place.namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{}/", scope.place.namespace)
+    };
+    let mut page = Page {
+        entries: Vec::new(),
+        last: String::new(),
+        more: false,
+        remaining: 0,
+    };
     if let Some(table) = server.store.table(&scope.resource()) {
-        let objects = table.at(version).ok_or_else(|| expired(server, cursor.as_ref(), version))?;
-        let start = cursor.as_ref().map_or(prefix.clone(), |cursor| format!("{}\0", cursor.after));
+        let objects = table.at(version).ok_or_else(|| expired(cursor.as_ref()))?;
+        let start = cursor
+            .as_ref()
+            .map_or(prefix.clone(), |cursor| format!("{}\0", cursor.after));
         page = read_page(&objects, &start, &prefix, &selector, limit);
     }
     let mut metadata = json!({"resourceVersion": version.to_string()});
@@ -199,13 +255,21 @@ fn list(server: &mut ApiServer, scope: &Scope<'_>, form: Form, stale_by: u64) ->
         metadata["continue"] = "".into();
     }
     if page.more {
-        metadata["continue"] = Cursor { version, after: page.last.clone() }.encode().into();
+        metadata["continue"] = Cursor {
+            version,
+            after: page.last.clone(),
+        }
+        .encode()
+        .into();
         // With a selector the rest is not counted.
         if selector.is_everything() {
             metadata["remainingItemCount"] = page.remaining.into();
         }
     }
-    Ok(json_response(StatusCode::OK, list_json(scope, form, &page.entries, &metadata)))
+    Ok(json_response(
+        StatusCode::OK,
+        list_json(scope, form, &page.entries, &metadata),
+    ))
 }
 
 struct Page {
@@ -222,7 +286,12 @@ fn read_page(
     selector: &Selector,
     limit: Option<u64>,
 ) -> Page {
-    let mut page = Page { entries: Vec::new(), last: String::new(), more: false, remaining: 0 };
+    let mut page = Page {
+        entries: Vec::new(),
+        last: String::new(),
+        more: false,
+        remaining: 0,
+    };
     let range = objects.range::<str, _>((std::ops::Bound::Included(start), std::ops::Bound::Unbounded));
     for (key, entry) in range.take_while(|(key, _)| key.starts_with(prefix)) {
         if !selector.is_everything() && !selector.matches(&entry.content.value()) {
@@ -239,12 +308,9 @@ fn read_page(
     page
 }
 
-fn expired(server: &ApiServer, cursor: Option<&Cursor>, version: u64) -> Refusal {
+fn expired(cursor: Option<&Cursor>) -> Refusal {
     match cursor {
-        None => Refusal::expired(format!(
-            "The resourceVersion for the provided list is too old. ({version} < {})",
-            server.store.version()
-        )),
+        None => Refusal::expired("The resourceVersion for the provided list is too old."),
         Some(_) => Refusal::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
              the continue parameter.",
@@ -275,8 +341,10 @@ fn list_json(scope: &Scope<'_>, form: Form, entries: &[Entry], metadata: &Value)
             json.freeze()
         }
         Form::Metadata => {
-            let items: Vec<Value> =
-                entries.iter().map(|entry| partial(&entry.content.value(), "PartialObjectMetadata")).collect();
+            let items: Vec<Value> = entries
+                .iter()
+                .map(|entry| partial(&entry.content.value(), "PartialObjectMetadata"))
+                .collect();
             json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
             })
@@ -284,21 +352,25 @@ fn list_json(scope: &Scope<'_>, form: Form, entries: &[Entry], metadata: &Value)
             .into()
         }
         Form::Table => {
-            let objects: Vec<Value> =
-                entries.iter().map(|entry| convert::between(kind, version, entry.content.value())).collect();
-            let mut table = table::of(kind, version, &objects, scope.now, scope.query.text("includeObject"));
+            let objects: Vec<Value> = entries
+                .iter()
+                .map(|entry| convert::between(kind, version, entry.content.value()))
+                .collect();
+            let mut table = table::of(
+                kind,
+                version,
+                &objects,
+                scope.now,
+                scope.query.text("includeObject"),
+            );
             table["metadata"] = metadata.clone();
             table.to_string().into()
         }
     }
 }
 
-fn invalid_options(field: &str, message: &str) -> Refusal {
-    let cause = crate::refusal::Cause {
-        reason: if message.starts_with("Forbidden") { "FieldValueForbidden" } else { "FieldValueInvalid" },
-        field: field.to_owned(),
-        message: message.to_owned(),
-    };
+fn forbidden_option(field: &str, text: &str) -> Refusal {
+    let cause = Cause::forbidden(field, text);
     Refusal::invalid_as("meta.k8s.io", "ListOptions", "", &[cause])
 }
 
@@ -312,33 +384,29 @@ fn watch(server: &mut ApiServer, scope: &Scope<'_>, form: Form) -> Result<Watch,
     let (matching, initial) = (query.text("resourceVersionMatch"), query.get("sendInitialEvents"));
     match (matching, initial) {
         ("", Some(_)) => {
-            return Err(invalid_options(
+            return Err(forbidden_option(
                 "resourceVersionMatch",
-                "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            ));
-        }
-        ("NotOlderThan", Some("true")) if !query.flag("allowWatchBookmarks") => {
-            return Err(invalid_options(
-                "allowWatchBookmarks",
-                "Forbidden: sendInitialEvents requires setting allowWatchBookmarks to true",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             ));
         }
         ("", None) | ("NotOlderThan", Some(_)) => {}
         (_, None) => {
-            return Err(invalid_options(
+            return Err(forbidden_option(
                 "resourceVersionMatch",
-                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ));
         }
         (other, Some(_)) => {
-            return Err(invalid_options(
-                "resourceVersionMatch",
-                &format!("Unsupported value: {other:?}: supported values: \"NotOlderThan\""),
-            ));
+            let field = "resourceVersionMatch";
+            let causes = [
+                Cause::forbidden(
+                    field,
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ),
+                Cause::unsupported(field, &other.into(), &["NotOlderThan"]),
+            ];
+            return Err(Refusal::invalid_as("meta.k8s.io", "ListOptions", "", &causes));
         }
-    }
-    if let Some(refusal) = too_new(server, query)? {
-        return Err(refusal);
     }
     Ok(Watch::begin(server, scope, form, selector, asked))
 }
@@ -350,10 +418,15 @@ mod tests {
 
     #[test]
     fn a_continue_token_has_the_form_of_a_kube_apiserver() {
-        let token = Cursor { version: 293, after: "t1/a".into() }.encode();
+        let token = Cursor {
+            version: 293,
+            after: "t1/a".into(),
+        }
+        .encode();
         let own = Cursor::decode(&token).unwrap();
         assert_eq!((own.version, own.after.as_str()), (293, "t1/a"));
-        let theirs = Cursor::decode("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MjkzLCJzdGFydCI6Ii9hXHUwMDAwIn0").unwrap();
+        let theirs =
+            Cursor::decode("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MjkzLCJzdGFydCI6Ii9hXHUwMDAwIn0").unwrap();
         assert_eq!((theirs.version, theirs.after.as_str()), (293, "/a"));
         assert!(Cursor::decode("bad").is_err());
     }

@@ -1,7 +1,7 @@
 //! What a kube-apiserver 1.36 says of itself: version, discovery, schemas.
 //!
-//! `recorded/kubernetes-1.36.json.gz` is made by `argosy-simulation record` from a running one. It holds each schema once, although
-//! many OpenAPI documents repeat it; the paths of those documents follow from discovery ([`crate::openapi`]).
+//! `recorded/kubernetes-1.36.json.gz` holds each schema once, although many OpenAPI documents repeat it; the paths of those documents
+//! follow from discovery ([`crate::openapi`]). The conformance test compares it with a running server, and writes it anew if asked.
 
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,7 +20,9 @@ pub(crate) fn all() -> Arc<Value> {
         return all;
     }
     let mut json = Vec::new();
-    flate2::read::GzDecoder::new(RECORDED).read_to_end(&mut json).expect("the recording is gzip");
+    flate2::read::GzDecoder::new(RECORDED)
+        .read_to_end(&mut json)
+        .expect("the recording is gzip");
     let all: Arc<Value> = Arc::new(serde_json::from_slice(&json).expect("the recording is JSON"));
     *held = Arc::downgrade(&all);
     all

@@ -38,7 +38,11 @@ impl Cause {
         } else {
             format!("Required value: {text}")
         };
-        Self { reason: "FieldValueRequired", field: field.into(), message }
+        Self {
+            reason: "FieldValueRequired",
+            field: field.into(),
+            message,
+        }
     }
 
     pub(crate) fn invalid(field: impl Into<String>, value: &Value, text: &str) -> Self {
@@ -50,7 +54,11 @@ impl Cause {
     }
 
     pub(crate) fn forbidden(field: impl Into<String>, text: &str) -> Self {
-        Self { reason: "FieldValueForbidden", field: field.into(), message: format!("Forbidden: {text}") }
+        Self {
+            reason: "FieldValueForbidden",
+            field: field.into(),
+            message: format!("Forbidden: {text}"),
+        }
     }
 
     pub(crate) fn unsupported(field: impl Into<String>, value: &Value, allowed: &[&str]) -> Self {
@@ -58,14 +66,23 @@ impl Cause {
         Self {
             reason: "FieldValueNotSupported",
             field: field.into(),
-            message: format!("Unsupported value: {value}: supported values: {}", allowed.join(", ")),
+            message: format!(
+                "Unsupported value: {value}: supported values: {}",
+                allowed.join(", ")
+            ),
         }
     }
 }
 
 impl Refusal {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, retry_after: None }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            retry_after: None,
+        }
     }
 
     fn with_details(mut self, details: Value) -> Self {
@@ -82,18 +99,31 @@ impl Refusal {
     }
 
     pub(crate) fn not_found(kind: &ResourceType, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{} {name:?} not found", kind.qualified()))
-            .with_details(kind.details(name, &kind.plural))
+        Self::new(
+            404,
+            "NotFound",
+            format!("{} {name:?} not found", kind.qualified()),
+        )
+        .with_details(kind.details(name, &kind.plural))
     }
 
     /// A path below a known group and version that serves nothing.
     pub(crate) fn no_such_resource() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource").with_details(json!({}))
+        Self::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .with_details(json!({}))
     }
 
     pub(crate) fn method_not_allowed() -> Self {
-        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-            .with_details(json!({}))
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(json!({}))
     }
 
     pub(crate) fn not_acceptable(message: impl Into<String>) -> Self {
@@ -101,19 +131,37 @@ impl Refusal {
     }
 
     pub(crate) fn already_exists(kind: &ResourceType, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", kind.qualified()))
-            .with_details(kind.details(name, &kind.plural))
+        Self::new(
+            409,
+            "AlreadyExists",
+            format!("{} {name:?} already exists", kind.qualified()),
+        )
+        .with_details(kind.details(name, &kind.plural))
     }
 
     pub(crate) fn conflict(kind: &ResourceType, name: &str, why: &str) -> Self {
-        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.qualified()))
-            .with_details(kind.details(name, &kind.plural))
+        Self::new(
+            409,
+            "Conflict",
+            format!(
+                "Operation cannot be fulfilled on {} {name:?}: {why}",
+                kind.qualified()
+            ),
+        )
+        .with_details(kind.details(name, &kind.plural))
     }
 
     /// A precondition of a delete that does not hold. Such texts name the kind, not the plural.
     pub(crate) fn precondition(kind: &ResourceType, name: &str, why: &str) -> Self {
-        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.qualified_kind()))
-            .with_details(kind.details(name, &kind.kind))
+        Self::new(
+            409,
+            "Conflict",
+            format!(
+                "Operation cannot be fulfilled on {} {name:?}: {why}",
+                kind.qualified_kind()
+            ),
+        )
+        .with_details(kind.details(name, &kind.kind))
     }
 
     pub(crate) fn unsupported_media_type(message: impl Into<String>) -> Self {
@@ -125,8 +173,15 @@ impl Refusal {
     }
 
     pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
-        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let each: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let qualified = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
+        let each: Vec<String> = causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect();
         let text = match each.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -146,8 +201,12 @@ impl Refusal {
 
     /// A JSON patch that cannot be applied.
     pub(crate) fn unprocessable() -> Self {
-        Self::new(422, "Invalid", "the server rejected our request due to an error in our request")
-            .with_details(json!({}))
+        Self::new(
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+        .with_details(json!({}))
     }
 
     pub(crate) fn forbidden(kind: &ResourceType, name: &str, why: &str) -> Self {
@@ -164,7 +223,8 @@ impl Refusal {
     }
 
     pub(crate) fn namespace_terminating(kind: &ResourceType, name: &str, namespace: &str) -> Self {
-        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut refusal = Self::forbidden(kind, name, &why);
         if let Some(Value::Object(details)) = &mut refusal.details {
             let cause = Cause {
@@ -187,8 +247,11 @@ impl Refusal {
     }
 
     pub(crate) fn too_large_version(asked: u64, current: u64) -> Self {
-        let mut refusal =
-            Self::new(504, "Timeout", format!("Timeout: Too large resource version: {asked}, current: {current}"));
+        let mut refusal = Self::new(
+            504,
+            "Timeout",
+            format!("Timeout: Too large resource version: {asked}, current: {current}"),
+        );
         refusal.details = Some(json!({
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,
@@ -200,9 +263,18 @@ impl Refusal {
     /// What an overloaded or broken server says, for faults.
     pub(crate) fn fault(code: u16, retry_after: Option<u32>) -> Self {
         let (reason, message) = match code {
-            429 => ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
-            503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
-            504 => ("Timeout", "the server was unable to return a response in the time allotted"),
+            429 => (
+                "TooManyRequests",
+                "the server has received too many requests and has asked us to try again later",
+            ),
+            503 => (
+                "ServiceUnavailable",
+                "the server is currently unable to handle the request",
+            ),
+            504 => (
+                "Timeout",
+                "the server was unable to return a response in the time allotted",
+            ),
             _ => ("InternalError", "Internal error occurred: a fault was asked for"),
         };
         let mut refusal = Self::new(code, reason, message);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use argosy_object::schema::{Scope, Schemas};
+use argosy_object::schema::{Schemas, Scope};
 use argosy_object::{GroupKind, GroupVersionKind, api_version, meta};
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,10 @@ impl GroupResource {
     /// From the two names.
     #[must_use]
     pub fn new(group: &str, plural: &str) -> Self {
-        Self { group: group.into(), plural: plural.into() }
+        Self {
+            group: group.into(),
+            plural: plural.into(),
+        }
     }
 }
 
@@ -112,11 +115,17 @@ impl ResourceType {
 
     /// How an object of this kind begins in JSON: the rest follows after it.
     pub(crate) fn head(&self, version: &str) -> String {
-        format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", self.kind, self.api_version(version))
+        format!(
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
+            self.kind,
+            self.api_version(version)
+        )
     }
 
     pub(crate) fn has_status(&self) -> bool {
-        self.versions.iter().any(|version| version.subresource("status").is_some())
+        self.versions
+            .iter()
+            .any(|version| version.subresource("status").is_some())
     }
 }
 
@@ -131,7 +140,11 @@ impl Version {
 }
 
 fn qualified(name: &str, group: &str) -> String {
-    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+    if group.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}.{group}")
+    }
 }
 
 /// The kinds of one server.
@@ -158,7 +171,12 @@ static BUILTIN: LazyLock<BTreeMap<GroupResource, Arc<ResourceType>>> = LazyLock:
 impl Registry {
     /// What a fresh server serves.
     pub(crate) fn builtin() -> Self {
-        Self { types: BUILTIN.clone(), definitions: BTreeMap::new(), schemas: Schemas::builtin(), revision: 0 }
+        Self {
+            types: BUILTIN.clone(),
+            definitions: BTreeMap::new(),
+            schemas: Schemas::builtin(),
+            revision: 0,
+        }
     }
 
     pub(crate) fn get(&self, resource: &GroupResource) -> Option<&Arc<ResourceType>> {
@@ -170,7 +188,9 @@ impl Registry {
     }
 
     pub(crate) fn by_kind(&self, kind: &GroupKind) -> Option<&Arc<ResourceType>> {
-        self.types.values().find(|one| one.group == kind.group && one.kind == kind.kind)
+        self.types
+            .values()
+            .find(|one| one.group == kind.group && one.kind == kind.kind)
     }
 
     pub(crate) fn types(&self) -> impl Iterator<Item = &Arc<ResourceType>> {
@@ -196,7 +216,10 @@ impl Registry {
             .into_iter()
             .map(|(group, mut versions)| {
                 versions.sort_by_key(|version| version_rank(version));
-                (group.to_owned(), versions.into_iter().map(str::to_owned).collect())
+                (
+                    group.to_owned(),
+                    versions.into_iter().map(str::to_owned).collect(),
+                )
             })
             .collect();
         groups.sort_by_key(|(group, _)| recorded::group_rank(group));
@@ -259,7 +282,12 @@ pub(crate) fn version_rank(version: &str) -> (u8, std::cmp::Reverse<u32>, std::c
         Some((class, major, minor.parse().ok()?))
     };
     match parse() {
-        Some((class, major, minor)) => (class, std::cmp::Reverse(major), std::cmp::Reverse(minor), String::new()),
+        Some((class, major, minor)) => (
+            class,
+            std::cmp::Reverse(major),
+            std::cmp::Reverse(minor),
+            String::new(),
+        ),
         None => (3, std::cmp::Reverse(0), std::cmp::Reverse(0), version.to_owned()),
     }
 }
@@ -290,7 +318,10 @@ fn builtin_group(group: &Value) -> Vec<ResourceType> {
             entry.versions.push(Version {
                 name: version_name.to_owned(),
                 verbs: strings(&resource["verbs"]),
-                subresources: meta::array_field(resource, &["subresources"]).iter().map(subresource).collect(),
+                subresources: meta::array_field(resource, &["subresources"])
+                    .iter()
+                    .map(subresource)
+                    .collect(),
                 schema: Value::Null,
                 columns: Vec::new(),
                 scale: None,
@@ -322,7 +353,16 @@ fn strings(value: &Value) -> Vec<String> {
     items.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const CUSTOM_VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
 
 /// The kind that a CustomResourceDefinition defines.
 fn custom(definition: &Value) -> ResourceType {
@@ -336,16 +376,23 @@ fn custom(definition: &Value) -> ResourceType {
         .map(|version| custom_version(version, &group, &kind))
         .collect();
     versions.sort_by_key(|version| version_rank(&version.name));
-    let storage = meta::array_field(spec, &["versions"]).iter().find(|version| version["storage"] == true);
+    let storage = meta::array_field(spec, &["versions"])
+        .iter()
+        .find(|version| version["storage"] == true);
     ResourceType {
         plural: text(&["names", "plural"]),
-        singular: meta::str_field(spec, &["names", "singular"]).map_or_else(|| kind.to_lowercase(), str::to_owned),
-        list_kind: meta::str_field(spec, &["names", "listKind"]).map_or_else(|| format!("{kind}List"), str::to_owned),
+        singular: meta::str_field(spec, &["names", "singular"])
+            .map_or_else(|| kind.to_lowercase(), str::to_owned),
+        list_kind: meta::str_field(spec, &["names", "listKind"])
+            .map_or_else(|| format!("{kind}List"), str::to_owned),
         namespaced: text(&["scope"]) != "Cluster",
         short_names: strings(&spec["names"]["shortNames"]),
         categories: strings(&spec["names"]["categories"]),
         versions,
-        storage: storage.and_then(|version| version["name"].as_str()).unwrap_or_default().to_owned(),
+        storage: storage
+            .and_then(|version| version["name"].as_str())
+            .unwrap_or_default()
+            .to_owned(),
         custom: true,
         group,
         kind,
@@ -387,7 +434,11 @@ fn custom_version(version: &Value, group: &str, kind: &str) -> Version {
 
 /// The scope of a kind in the words of discovery.
 pub(crate) fn scope_word(namespaced: bool) -> &'static str {
-    match if namespaced { Scope::Namespaced } else { Scope::Cluster } {
+    match if namespaced {
+        Scope::Namespaced
+    } else {
+        Scope::Cluster
+    } {
         Scope::Namespaced => "Namespaced",
         Scope::Cluster => "Cluster",
     }

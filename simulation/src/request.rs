@@ -74,11 +74,18 @@ pub(crate) struct Query(Vec<(String, String)>);
 impl Query {
     pub(crate) fn of(request: &Request) -> Self {
         let query = request.uri().query().unwrap_or_default();
-        Self(url::form_urlencoded::parse(query.as_bytes()).into_owned().collect())
+        Self(
+            url::form_urlencoded::parse(query.as_bytes())
+                .into_owned()
+                .collect(),
+        )
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The value, or `""`.
@@ -95,7 +102,10 @@ impl Query {
     }
 
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -128,7 +138,10 @@ pub(crate) enum Form {
 
 impl Form {
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
-        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let accept = headers
+            .get(ACCEPT)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         if accept.is_empty() {
             return Ok(Self::Plain);
         }
@@ -154,7 +167,10 @@ impl Form {
 
 /// The media type of the body without parameters.
 pub(crate) fn content_type(headers: &HeaderMap) -> &str {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim()
 }
 
@@ -163,9 +179,15 @@ pub(crate) fn field_manager(headers: &HeaderMap, query: &Query) -> String {
     if let Some(manager) = query.get("fieldManager").filter(|manager| !manager.is_empty()) {
         return manager.to_owned();
     }
-    let agent = headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
+    let agent = headers
+        .get(http::header::USER_AGENT)
+        .and_then(|value| value.to_str().ok());
     let name = agent.unwrap_or_default().split('/').next().unwrap_or_default();
-    if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
+    if name.is_empty() {
+        "unknown".to_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -175,20 +197,46 @@ mod tests {
 
     fn place(path: &str) -> [String; 6] {
         let place = Place::parse(path).unwrap();
-        [place.group, place.version, place.namespace, place.plural, place.name, place.subresource]
+        [
+            place.group,
+            place.version,
+            place.namespace,
+            place.plural,
+            place.name,
+            place.subresource,
+        ]
     }
 
     #[test]
     fn paths_name_collections_objects_and_subresources() {
         assert_eq!(place("/api/v1/pods"), ["", "v1", "", "pods", "", ""]);
         assert_eq!(place("/api/v1/namespaces"), ["", "v1", "", "namespaces", "", ""]);
-        assert_eq!(place("/api/v1/namespaces/a"), ["", "v1", "", "namespaces", "a", ""]);
-        assert_eq!(place("/api/v1/namespaces/a/finalize"), ["", "v1", "", "namespaces", "a", "finalize"]);
-        assert_eq!(place("/api/v1/namespaces/a/pods/b/log"), ["", "v1", "a", "pods", "b", "log"]);
-        assert_eq!(place("/apis/apps/v1/namespaces/a/deployments"), ["apps", "v1", "a", "deployments", "", ""]);
+        assert_eq!(
+            place("/api/v1/namespaces/a"),
+            ["", "v1", "", "namespaces", "a", ""]
+        );
+        assert_eq!(
+            place("/api/v1/namespaces/a/finalize"),
+            ["", "v1", "", "namespaces", "a", "finalize"]
+        );
+        assert_eq!(
+            place("/api/v1/namespaces/a/pods/b/log"),
+            ["", "v1", "a", "pods", "b", "log"]
+        );
+        assert_eq!(
+            place("/apis/apps/v1/namespaces/a/deployments"),
+            ["apps", "v1", "a", "deployments", "", ""]
+        );
         assert_eq!(
             place("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode"),
-            ["rbac.authorization.k8s.io", "v1", "", "clusterroles", "system:node", ""]
+            [
+                "rbac.authorization.k8s.io",
+                "v1",
+                "",
+                "clusterroles",
+                "system:node",
+                ""
+            ]
         );
         assert_eq!(Place::parse("/apis/apps/v1"), None);
         assert_eq!(Place::parse("/version"), None);

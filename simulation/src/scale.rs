@@ -14,7 +14,12 @@ struct Paths {
 }
 
 fn paths(scope: &Scope<'_>) -> Result<Paths, Refusal> {
-    let split = |path: &str| path.trim_start_matches('.').split('.').map(str::to_owned).collect::<Vec<_>>();
+    let split = |path: &str| {
+        path.trim_start_matches('.')
+            .split('.')
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     if !scope.kind.custom {
         return Ok(Paths {
             spec: split("spec.replicas"),
@@ -23,7 +28,9 @@ fn paths(scope: &Scope<'_>) -> Result<Paths, Refusal> {
         });
     }
     let version = scope.kind.version(&scope.place.version);
-    let scale = version.and_then(|version| version.scale.as_ref()).ok_or_else(Refusal::no_such_resource)?;
+    let scale = version
+        .and_then(|version| version.scale.as_ref())
+        .ok_or_else(Refusal::no_such_resource)?;
     Ok(Paths {
         spec: split(scale["specReplicasPath"].as_str().unwrap_or_default()),
         status: split(scale["statusReplicasPath"].as_str().unwrap_or_default()),
@@ -56,8 +63,9 @@ pub(crate) fn of(scope: &Scope<'_>, object: &Value) -> Result<Value, Refusal> {
         Some(Value::String(text)) => scale["status"]["selector"] = text.as_str().into(),
         Some(selector @ Value::Object(_)) => {
             let labels = selector["matchLabels"].as_object().into_iter().flatten();
-            let pairs: Vec<String> =
-                labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+            let pairs: Vec<String> = labels
+                .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+                .collect();
             scale["status"]["selector"] = pairs.join(",").into();
         }
         _ => {}
@@ -70,6 +78,10 @@ pub(crate) fn onto(scope: &Scope<'_>, object: &Value, scale: &Value) -> Result<V
     let paths = paths(scope)?;
     let path: Vec<&str> = paths.spec.iter().map(String::as_str).collect();
     let mut object = object.clone();
-    meta::set_field(&mut object, &path, scale["spec"]["replicas"].as_i64().unwrap_or_default());
+    meta::set_field(
+        &mut object,
+        &path,
+        scale["spec"]["replicas"].as_i64().unwrap_or_default(),
+    );
     Ok(object)
 }

@@ -33,18 +33,28 @@ impl Selector {
     pub(crate) fn of(query: &Query, kind: &ResourceType) -> Result<Self, Refusal> {
         let labels = parse_labels(query.text("labelSelector"))
             .map_err(|message| Refusal::bad_request(format!("unable to parse requirement: {message}")))?;
-        Ok(Self { labels, fields: parse_fields(query.text("fieldSelector"), kind)? })
+        Ok(Self {
+            labels,
+            fields: parse_fields(query.text("fieldSelector"), kind)?,
+        })
     }
 
     /// A `LabelSelector` document. One without requirements selects everything.
     pub(crate) fn of_document(selector: &Value) -> Self {
         let mut labels = Vec::new();
         for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-            labels.push(Requirement::In(key.clone(), vec![value.as_str().unwrap_or_default().to_owned()]));
+            labels.push(Requirement::In(
+                key.clone(),
+                vec![value.as_str().unwrap_or_default().to_owned()],
+            ));
         }
         for one in selector["matchExpressions"].as_array().into_iter().flatten() {
             let key = one["key"].as_str().unwrap_or_default().to_owned();
-            let values = one["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let values = one["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str);
             let values = values.map(str::to_owned).collect();
             labels.push(match one["operator"].as_str() {
                 Some("NotIn") => Requirement::NotIn(key, values),
@@ -53,13 +63,20 @@ impl Selector {
                 _ => Requirement::In(key, values),
             });
         }
-        Self { labels, fields: Vec::new() }
+        Self {
+            labels,
+            fields: Vec::new(),
+        }
     }
 
     /// The same, of one object only.
     pub(crate) fn named(mut self, name: &str) -> Self {
         let path = ["metadata", "name"].map(str::to_owned).to_vec();
-        self.fields.push(FieldRequirement { path, equal: true, value: name.to_owned() });
+        self.fields.push(FieldRequirement {
+            path,
+            equal: true,
+            value: name.to_owned(),
+        });
         self
     }
 
@@ -88,12 +105,14 @@ fn field_text(object: &Value, path: &[&str]) -> String {
 impl Requirement {
     fn holds(&self, labels: &Value) -> bool {
         match self {
-            Self::In(key, values) => {
-                labels.get(key).and_then(Value::as_str).is_some_and(|value| values.iter().any(|one| one == value))
-            }
-            Self::NotIn(key, values) => {
-                labels.get(key).and_then(Value::as_str).is_none_or(|value| values.iter().all(|one| one != value))
-            }
+            Self::In(key, values) => labels
+                .get(key)
+                .and_then(Value::as_str)
+                .is_some_and(|value| values.iter().any(|one| one == value)),
+            Self::NotIn(key, values) => labels
+                .get(key)
+                .and_then(Value::as_str)
+                .is_none_or(|value| values.iter().all(|one| one != value)),
             Self::Exists(key) => labels.get(key).is_some(),
             Self::Missing(key) => labels.get(key).is_none(),
         }
@@ -135,7 +154,10 @@ fn parse_requirement(text: &str) -> Result<Requirement, String> {
         }
     };
     let list = |text: &str| -> Result<Vec<String>, String> {
-        let inner = text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+        let inner = text
+            .trim()
+            .strip_prefix('(')
+            .and_then(|text| text.strip_suffix(')'));
         let inner = inner.ok_or_else(|| format!("found '{text}' expected: '('"))?;
         inner.split(',').map(word).collect()
     };
@@ -145,7 +167,11 @@ fn parse_requirement(text: &str) -> Result<Requirement, String> {
     for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
         if let Some((key, value)) = text.split_once(operator) {
             let (key, values) = (word(key)?, vec![word(value)?]);
-            return Ok(if equal { Requirement::In(key, values) } else { Requirement::NotIn(key, values) });
+            return Ok(if equal {
+                Requirement::In(key, values)
+            } else {
+                Requirement::NotIn(key, values)
+            });
         }
     }
     if let Some((key, values)) = text.split_once(" notin ") {
@@ -204,11 +230,16 @@ fn parse_fields(text: &str, kind: &ResourceType) -> Result<Vec<FieldRequirement>
         } else if let Some((path, value)) = one.split_once('=') {
             (path, true, value)
         } else {
-            return Err(Refusal::bad_request(format!("invalid selector: '{text}'; can't understand '{one}'")));
+            return Err(Refusal::bad_request(format!(
+                "invalid selector: '{text}'; can't understand '{one}'"
+            )));
         };
         let known = ["metadata.name", "metadata.namespace"];
         if !known.contains(&path) && !selectable(kind).contains(&path) {
-            let mut message = format!("{path:?} is not a known field selector: only {:?}, {:?}", known[0], known[1]);
+            let mut message = format!(
+                "{path:?} is not a known field selector: only {:?}, {:?}",
+                known[0], known[1]
+            );
             if kind.custom {
                 message = format!("field label not supported: {path}");
             }
@@ -231,7 +262,10 @@ mod tests {
     use super::*;
 
     fn matches(selector: &str, labels: Value) -> bool {
-        let selector = Selector { labels: parse_labels(selector).unwrap(), fields: Vec::new() };
+        let selector = Selector {
+            labels: parse_labels(selector).unwrap(),
+            fields: Vec::new(),
+        };
         selector.matches(&json!({"metadata": {"labels": labels}}))
     }
 
@@ -242,7 +276,10 @@ mod tests {
         assert!(matches("app=web,tier in (front, back)", labels()));
         assert!(matches("app==web", labels()));
         assert!(!matches("app!=web", labels()));
-        assert!(matches("other!=x", labels()), "what has no such label is not equal");
+        assert!(
+            matches("other!=x", labels()),
+            "what has no such label is not equal"
+        );
         assert!(matches("app,!other", labels()));
         assert!(matches("tier notin (back)", labels()));
         assert!(!matches("tier in (back)", Value::Null));

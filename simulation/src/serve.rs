@@ -75,7 +75,9 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::start`].
     pub async fn serve(server: ApiServer, transport: Transport) -> Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("listen on loopback")?;
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .context("listen on loopback")?;
         Self::serve_on(listener, server, transport)
     }
 
@@ -89,18 +91,30 @@ impl Cluster {
             Transport::Plain => None,
             Transport::Tls => Some(TlsAcceptor::from(Arc::clone(&identity()?.config))),
         };
-        let server = Shared { server: Arc::new(Mutex::new(server)), work: Arc::new(Notify::new()) };
+        let server = Shared {
+            server: Arc::new(Mutex::new(server)),
+            work: Arc::new(Notify::new()),
+        };
         let tasks = [
             tokio::spawn(accept(listener, acceptor, server.clone())),
             tokio::spawn(run_controllers(server.clone())),
         ];
-        Ok(Self { server, address, transport, tasks })
+        Ok(Self {
+            server,
+            address,
+            transport,
+            tasks,
+        })
     }
 
     /// Such as `https://127.0.0.1:41234`.
     #[must_use]
     pub fn url(&self) -> String {
-        let scheme = if self.transport == Transport::Tls { "https" } else { "http" };
+        let scheme = if self.transport == Transport::Tls {
+            "https"
+        } else {
+            "http"
+        };
         format!("{scheme}://{}", self.address)
     }
 
@@ -175,7 +189,10 @@ fn make_identity() -> Result<Identity> {
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Identity { pem: made.cert.pem(), config: Arc::new(config) })
+    Ok(Identity {
+        pem: made.cert.pem(),
+        config: Arc::new(config),
+    })
 }
 
 async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, server: Shared) {
@@ -198,7 +215,10 @@ async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, server: Sh
     let service = service_fn(move |request| answer(server.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX);
     let ended = match acceptor {
         None => builder.serve_connection(TokioIo::new(stream), service).await,
         Some(acceptor) => match acceptor.accept(stream).await {
@@ -212,7 +232,10 @@ async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, server: Sh
 }
 
 /// Answers one request. An error breaks the connection, which is what a fault may ask for.
-async fn answer(shared: Shared, request: http::Request<Incoming>) -> Result<http::Response<Body>, std::io::Error> {
+async fn answer(
+    shared: Shared,
+    request: http::Request<Incoming>,
+) -> Result<http::Response<Body>, std::io::Error> {
     let (head, body) = request.into_parts();
     let body = http_body_util::Limited::new(body, BODY_LEN_MAX).collect().await;
     let body = match body {
@@ -240,19 +263,30 @@ async fn answer(shared: Shared, request: http::Request<Incoming>) -> Result<http
     match answer {
         Answer::Document(response) => Ok(response.map(full)),
         Answer::Watch(watch) => {
-            let stream = WatchStream { shared, watch, lines: VecDeque::new(), timer: None };
+            let stream = WatchStream {
+                shared,
+                watch,
+                lines: VecDeque::new(),
+                timer: None,
+            };
             let mut response = http::Response::new(StreamBody::new(stream).boxed_unsync());
-            response
-                .headers_mut()
-                .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+            response.headers_mut().insert(
+                http::header::CONTENT_TYPE,
+                http::HeaderValue::from_static("application/json"),
+            );
             Ok(response)
         }
-        Answer::Broken => Err(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "a fault was asked for")),
+        Answer::Broken => Err(std::io::Error::new(
+            std::io::ErrorKind::ConnectionReset,
+            "a fault was asked for",
+        )),
     }
 }
 
 fn full(bytes: Bytes) -> Body {
-    Full::new(bytes).map_err(|never: Infallible| match never {}).boxed_unsync()
+    Full::new(bytes)
+        .map_err(|never: Infallible| match never {})
+        .boxed_unsync()
 }
 
 /// A watch as the body of an answer.
@@ -286,7 +320,9 @@ impl Stream for WatchStream {
                 return Poll::Ready(None);
             }
             let wait = Duration::try_from(self.watch.next_due().duration_since(now)).unwrap_or_default();
-            let mut timer = Box::pin(tokio::time::sleep(wait.clamp(Duration::from_millis(1), SLEEP_MAX)));
+            let mut timer = Box::pin(tokio::time::sleep(
+                wait.clamp(Duration::from_millis(1), SLEEP_MAX),
+            ));
             let over = timer.as_mut().poll(cx).is_ready();
             self.timer = Some(timer);
             if !over {
@@ -323,7 +359,9 @@ async fn run_controllers(shared: Shared) {
             continue;
         }
         let wait = due.map_or(SLEEP_MAX, |due| {
-            Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default().min(SLEEP_MAX)
+            Duration::try_from(due.duration_since(Timestamp::now()))
+                .unwrap_or_default()
+                .min(SLEEP_MAX)
         });
         tokio::select! {
             () = shared.work.notified() => {}

@@ -79,7 +79,10 @@ impl Struct {
         for (name, field) in &self.fields {
             match &field.of {
                 Of::Struct(below) if field.embedded => {
-                    empty.insert(name.clone(), named(below).map_or_else(|| json!({}), Struct::empty));
+                    empty.insert(
+                        name.clone(),
+                        named(below).map_or_else(|| json!({}), Struct::empty),
+                    );
                 }
                 _ if field.required => drop(empty.insert(name.clone(), field.zero())),
                 _ => {}
@@ -115,13 +118,19 @@ pub(crate) fn normalise(value: &mut Value, shape: &Struct, path: &str, reading: 
     let Value::Object(fields) = value else { return };
     let names: Vec<String> = fields.keys().cloned().collect();
     for name in names {
-        let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let here = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
         let Some(field) = shape.field(&name) else {
             reading.unknown.push(here);
             fields.remove(&name);
             continue;
         };
-        let Some(below) = fields.get_mut(&name) else { continue };
+        let Some(below) = fields.get_mut(&name) else {
+            continue;
+        };
         if below.is_null() {
             fields.remove(&name);
             continue;
@@ -201,7 +210,10 @@ fn descend(value: &mut Value, of: &Of, at: (&str, &str), reading: &mut Reading) 
             // A Go decoder names fields without list positions.
             let plain = without_positions(path);
             reading.mismatch.get_or_insert_with(|| {
-                format!("json: cannot unmarshal {word} into Go struct field {owner}.{plain} of type {}", go_name(of))
+                format!(
+                    "json: cannot unmarshal {word} into Go struct field {owner}.{plain} of type {}",
+                    go_name(of)
+                )
             });
         }
     }
@@ -311,8 +323,13 @@ fn is_left_out(name: &str, value: &Value, of: &Of) -> bool {
 
 fn load() -> Shapes {
     let recorded = recorded::all();
-    let schemas = recorded["schemas"].as_object().expect("the recording has schemas");
-    let mut shapes = Shapes { structs: HashMap::new(), kinds: HashMap::new() };
+    let schemas = recorded["schemas"]
+        .as_object()
+        .expect("the recording has schemas");
+    let mut shapes = Shapes {
+        structs: HashMap::new(),
+        kinds: HashMap::new(),
+    };
     for (name, schema) in schemas {
         let kinds = schema["x-kubernetes-group-version-kind"].as_array();
         for kind in kinds.into_iter().flatten() {
@@ -328,17 +345,32 @@ fn load() -> Shapes {
             let fields = properties.iter().map(|(field, schema)| {
                 let of = of(schema, schemas);
                 let embedded = matches!(of, Of::Struct(_)) && schema["default"] == json!({});
-                (field.clone(), Field { of, required: required(field), embedded })
+                (
+                    field.clone(),
+                    Field {
+                        of,
+                        required: required(field),
+                        embedded,
+                    },
+                )
             });
             let short = name.rsplit('.').next().unwrap_or_default().to_owned();
-            shapes.structs.insert(name.clone(), Struct { name: short, fields: fields.collect() });
+            shapes.structs.insert(
+                name.clone(),
+                Struct {
+                    name: short,
+                    fields: fields.collect(),
+                },
+            );
         }
     }
     shapes
 }
 
 fn of(schema: &Value, all: &Map<String, Value>) -> Of {
-    let reference = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
+    let reference = schema["$ref"]
+        .as_str()
+        .or_else(|| schema["allOf"][0]["$ref"].as_str());
     if let Some(name) = reference.and_then(|reference| reference.rsplit('/').next()) {
         return match all.get(name) {
             Some(target) if target["properties"].is_object() => Of::Struct(name.to_owned()),

@@ -27,7 +27,11 @@ pub(crate) enum Content {
     /// As JSON.
     Json(Bytes),
     /// Made when needed.
-    Generated { population: Arc<dyn Population>, index: u32, version: u64 },
+    Generated {
+        population: Arc<dyn Population>,
+        index: u32,
+        version: u64,
+    },
 }
 
 impl Content {
@@ -47,7 +51,11 @@ impl Content {
     pub(crate) fn value(&self) -> Value {
         match self {
             Self::Json(json) => serde_json::from_slice(json).expect("stored objects are JSON"),
-            Self::Generated { population, index, version } => {
+            Self::Generated {
+                population,
+                index,
+                version,
+            } => {
                 let mut value = population.object(*index);
                 value["metadata"]["resourceVersion"] = version.to_string().into();
                 value
@@ -98,7 +106,11 @@ pub(crate) struct Store {
 impl Store {
     /// `history_max`: how many changes of each kind are remembered.
     pub(crate) fn new(history_max: usize) -> Self {
-        Self { version: 1, tables: BTreeMap::new(), history_max }
+        Self {
+            version: 1,
+            tables: BTreeMap::new(),
+            history_max,
+        }
     }
 
     /// The number of the last change.
@@ -129,9 +141,28 @@ impl Store {
         let version = self.version;
         let history_max = self.history_max;
         let table = self.table_mut(resource);
-        let before = table.objects.insert(key.clone(), Entry { version, content: content.clone() });
-        let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
-        table.record(Change { version, kind, key, content, before }, history_max);
+        let before = table.objects.insert(
+            key.clone(),
+            Entry {
+                version,
+                content: content.clone(),
+            },
+        );
+        let kind = if before.is_some() {
+            ChangeKind::Modified
+        } else {
+            ChangeKind::Added
+        };
+        table.record(
+            Change {
+                version,
+                kind,
+                key,
+                content,
+                before,
+            },
+            history_max,
+        );
     }
 
     /// Removes; `last` carries [`Self::next_version`].
@@ -141,7 +172,13 @@ impl Store {
         let history_max = self.history_max;
         let table = self.table_mut(resource);
         let before = table.objects.remove(key);
-        let change = Change { version, kind: ChangeKind::Deleted, key: key.clone(), content: last, before };
+        let change = Change {
+            version,
+            kind: ChangeKind::Deleted,
+            key: key.clone(),
+            content: last,
+            before,
+        };
         table.record(change, history_max);
     }
 
@@ -150,7 +187,13 @@ impl Store {
         self.version += 1;
         let version = self.version;
         let table = self.table_mut(resource);
-        table.objects.insert(key, Entry { version, content: content(version) });
+        table.objects.insert(
+            key,
+            Entry {
+                version,
+                content: content(version),
+            },
+        );
         table.oldest = version;
     }
 

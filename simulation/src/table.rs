@@ -37,7 +37,12 @@ fn layout(kind: &ResourceType) -> &'static [(&'static str, &'static str)] {
             ("|Selector", "selector"),
         ],
         ("", "ServiceAccount") => &[("Secrets", "secrets"), ("Age", "age")],
-        ("", "Node") => &[("Status", "node-status"), ("Roles", "none"), ("Age", "age"), ("Version", ".status.nodeInfo.kubeletVersion")],
+        ("", "Node") => &[
+            ("Status", "node-status"),
+            ("Roles", "none"),
+            ("Age", "age"),
+            ("Version", ".status.nodeInfo.kubeletVersion"),
+        ],
         ("", "PersistentVolumeClaim") => &[
             ("Status", ".status.phase"),
             ("Volume", ".spec.volumeName"),
@@ -71,7 +76,12 @@ fn layout(kind: &ResourceType) -> &'static [(&'static str, &'static str)] {
             ("|Images", "images"),
             ("|Selector", "match-labels"),
         ],
-        ("apps", "StatefulSet") => &[("Ready", "ready"), ("Age", "age"), ("|Containers", "containers"), ("|Images", "images")],
+        ("apps", "StatefulSet") => &[
+            ("Ready", "ready"),
+            ("Age", "age"),
+            ("|Containers", "containers"),
+            ("|Images", "images"),
+        ],
         ("apps", "DaemonSet") => &[
             ("Desired", "0.status.desiredNumberScheduled"),
             ("Current", "0.status.currentNumberScheduled"),
@@ -81,7 +91,12 @@ fn layout(kind: &ResourceType) -> &'static [(&'static str, &'static str)] {
             ("Node Selector", "none"),
             ("Age", "age"),
         ],
-        ("batch", "Job") => &[("Status", "job-status"), ("Completions", "job-completions"), ("Duration", "none"), ("Age", "age")],
+        ("batch", "Job") => &[
+            ("Status", "job-status"),
+            ("Completions", "job-completions"),
+            ("Duration", "none"),
+            ("Age", "age"),
+        ],
         ("batch", "CronJob") => &[
             ("Schedule", ".spec.schedule"),
             ("Timezone", ".spec.timeZone"),
@@ -97,14 +112,25 @@ fn layout(kind: &ResourceType) -> &'static [(&'static str, &'static str)] {
             ("Ports", "ingress-ports"),
             ("Age", "age"),
         ],
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => &[("Created At", ".metadata.creationTimestamp")],
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            &[("Created At", ".metadata.creationTimestamp")]
+        }
         _ => &[("Age", "age")],
     }
 }
 
 /// The `Table` of some objects.
-pub(crate) fn of(kind: &ResourceType, version: &str, objects: &[Value], now: Timestamp, include: &str) -> Value {
-    let custom: Vec<Value> = kind.version(version).map(|version| version.columns.clone()).unwrap_or_default();
+pub(crate) fn of(
+    kind: &ResourceType,
+    version: &str,
+    objects: &[Value],
+    now: Timestamp,
+    include: &str,
+) -> Value {
+    let custom: Vec<Value> = kind
+        .version(version)
+        .map(|version| version.columns.clone())
+        .unwrap_or_default();
     let (columns, sources) = columns(kind, &custom);
     let definitions: Vec<Value> = columns
         .iter()
@@ -140,7 +166,12 @@ pub(crate) fn of(kind: &ResourceType, version: &str, objects: &[Value], now: Tim
 }
 
 fn columns(kind: &ResourceType, custom: &[Value]) -> (Vec<Column>, Vec<String>) {
-    let mut columns = vec![Column { name: "Name".into(), kind: "string", format: "name", wide: false }];
+    let mut columns = vec![Column {
+        name: "Name".into(),
+        kind: "string",
+        format: "name",
+        wide: false,
+    }];
     let mut sources = vec![".metadata.name".to_owned()];
     let mut add = |name: &str, source: &str, number: bool, wide: bool| {
         columns.push(Column {
@@ -154,7 +185,12 @@ fn columns(kind: &ResourceType, custom: &[Value]) -> (Vec<Column>, Vec<String>) 
     if !kind.custom {
         for (name, source) in layout(kind) {
             let wide = name.starts_with('|');
-            add(name.trim_start_matches('|'), source, source.starts_with('0'), wide);
+            add(
+                name.trim_start_matches('|'),
+                source,
+                source.starts_with('0'),
+                wide,
+            );
         }
     } else if custom.is_empty() {
         add("Age", "age", false, false);
@@ -162,7 +198,11 @@ fn columns(kind: &ResourceType, custom: &[Value]) -> (Vec<Column>, Vec<String>) 
         for column in custom {
             let path = column["jsonPath"].as_str().unwrap_or_default();
             let date = column["type"] == "date";
-            let source = if date { format!("since{path}") } else { path.to_owned() };
+            let source = if date {
+                format!("since{path}")
+            } else {
+                path.to_owned()
+            };
             let wide = column["priority"].as_i64().unwrap_or_default() > 0;
             add(column["name"].as_str().unwrap_or_default(), &source, false, wide);
         }
@@ -174,15 +214,25 @@ fn cell(object: &Value, source: &str, now: Timestamp) -> Value {
     let number = |path: &[&str]| meta::i64_field(object, path).unwrap_or_default();
     let items = |path: &[&str]| meta::array_field(object, path);
     let joined = |values: Vec<String>| {
-        if values.is_empty() { json!("<none>") } else { values.join(",").into() }
+        if values.is_empty() {
+            json!("<none>")
+        } else {
+            values.join(",").into()
+        }
     };
     let pairs = |value: &Value| {
         let labels = value.as_object().into_iter().flatten();
-        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect()
+        labels
+            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+            .collect()
     };
     let containers = |field: &str| {
         let template = items(&["spec", "template", "spec", "containers"]);
-        template.iter().filter_map(|one| one[field].as_str()).map(str::to_owned).collect()
+        template
+            .iter()
+            .filter_map(|one| one[field].as_str())
+            .map(str::to_owned)
+            .collect()
     };
     match source {
         "age" => age(meta::creation_timestamp(object).unwrap_or_default(), now).into(),
@@ -192,9 +242,12 @@ fn cell(object: &Value, source: &str, now: Timestamp) -> Value {
             (count("data") + count("binaryData")).into()
         }
         "secrets" => items(&["secrets"]).len().into(),
-        "ready" => {
-            format!("{}/{}", number(&["status", "readyReplicas"]), number(&["spec", "replicas"])).into()
-        }
+        "ready" => format!(
+            "{}/{}",
+            number(&["status", "readyReplicas"]),
+            number(&["spec", "replicas"])
+        )
+        .into(),
         "pod-ready" => {
             let statuses = items(&["status", "containerStatuses"]);
             let ready = statuses.iter().filter(|one| one["ready"] == true).count();
@@ -207,7 +260,12 @@ fn cell(object: &Value, source: &str, now: Timestamp) -> Value {
         },
         "pod-restarts" => {
             let statuses = items(&["status", "containerStatuses"]);
-            statuses.iter().filter_map(|one| one["restartCount"].as_i64()).sum::<i64>().to_string().into()
+            statuses
+                .iter()
+                .filter_map(|one| one["restartCount"].as_i64())
+                .sum::<i64>()
+                .to_string()
+                .into()
         }
         "node-status" => "Ready".into(),
         "external" => match meta::str_field(object, &["spec", "externalName"]) {
@@ -226,7 +284,11 @@ fn cell(object: &Value, source: &str, now: Timestamp) -> Value {
                 Some("ReadWriteMany") => "RWX",
                 _ => "RWOP",
             };
-            let modes: Vec<String> = items(&["status", "accessModes"]).iter().map(short).map(str::to_owned).collect();
+            let modes: Vec<String> = items(&["status", "accessModes"])
+                .iter()
+                .map(short)
+                .map(str::to_owned)
+                .collect();
             modes.join(",").into()
         }
         "event-object" => {
@@ -236,7 +298,9 @@ fn cell(object: &Value, source: &str, now: Timestamp) -> Value {
         }
         "job-status" => {
             let done = |word: &str| {
-                items(&["status", "conditions"]).iter().any(|one| one["type"] == word && one["status"] == "True")
+                items(&["status", "conditions"])
+                    .iter()
+                    .any(|one| one["type"] == word && one["status"] == "True")
             };
             if done("Complete") {
                 "Complete".into()
@@ -246,13 +310,30 @@ fn cell(object: &Value, source: &str, now: Timestamp) -> Value {
                 "Running".into()
             }
         }
-        "job-completions" => format!("{}/{}", number(&["status", "succeeded"]), number(&["spec", "completions"])).into(),
+        "job-completions" => format!(
+            "{}/{}",
+            number(&["status", "succeeded"]),
+            number(&["spec", "completions"])
+        )
+        .into(),
         "hosts" => {
-            let hosts: Vec<String> =
-                items(&["spec", "rules"]).iter().filter_map(|rule| rule["host"].as_str()).map(str::to_owned).collect();
-            if hosts.is_empty() { "*".into() } else { hosts.join(",").into() }
+            let hosts: Vec<String> = items(&["spec", "rules"])
+                .iter()
+                .filter_map(|rule| rule["host"].as_str())
+                .map(str::to_owned)
+                .collect();
+            if hosts.is_empty() {
+                "*".into()
+            } else {
+                hosts.join(",").into()
+            }
         }
-        "ingress-ports" => if items(&["spec", "tls"]).is_empty() { "80" } else { "80, 443" }.into(),
+        "ingress-ports" => if items(&["spec", "tls"]).is_empty() {
+            "80"
+        } else {
+            "80, 443"
+        }
+        .into(),
         _ => by_path(object, source, now),
     }
 }
@@ -275,12 +356,17 @@ fn by_path(object: &Value, source: &str, now: Timestamp) -> Value {
 fn select<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let mut here = object;
     for step in path.trim_start_matches('.').split('.') {
-        let (name, rest) = step.split_once('[').map_or((step, ""), |(name, rest)| (name, rest));
+        let (name, rest) = step
+            .split_once('[')
+            .map_or((step, ""), |(name, rest)| (name, rest));
         if !name.is_empty() {
             here = here.get(name.replace('\\', "").as_str())?;
         }
         let index = rest.trim_end_matches(']');
-        if let Some((key, wanted)) = index.strip_prefix("?(@").and_then(|filter| filter.split_once("==")) {
+        if let Some((key, wanted)) = index
+            .strip_prefix("?(@")
+            .and_then(|filter| filter.split_once("=="))
+        {
             let wanted = wanted.trim_end_matches(')').trim_matches(['"', '\'']);
             let key = key.trim_start_matches('.');
             here = here.as_array()?.iter().find(|item| item[key] == wanted)?;

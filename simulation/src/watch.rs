@@ -76,9 +76,13 @@ impl Watch {
             prefix,
             selector,
             form,
-            seen: if with_initial { current } else { asked.unwrap_or(current) },
+            seen: if with_initial {
+                current
+            } else {
+                asked.unwrap_or(current)
+            },
             initial,
-            mark_end: streamed_list,
+            mark_end: streamed_list && query.flag("allowWatchBookmarks"),
             bookmarks: query.flag("allowWatchBookmarks"),
             next_bookmark: scope.now + seconds_of(u64::from(server.options.bookmark_seconds)),
             ends: scope.now + seconds_of(seconds),
@@ -109,7 +113,11 @@ impl Watch {
     /// When the watch has something to say even if nothing changes: a bookmark, or its end.
     #[must_use]
     pub fn next_due(&self) -> Timestamp {
-        if self.bookmarks { self.next_bookmark.min(self.ends) } else { self.ends }
+        if self.bookmarks {
+            self.next_bookmark.min(self.ends)
+        } else {
+            self.ends
+        }
     }
 }
 
@@ -150,7 +158,11 @@ impl ApiServer {
             watch.over = true;
             return lines;
         }
-        let Some(kind) = self.registry.get(&watch.resource).cloned().filter(|kind| kind.version(&watch.version).is_some())
+        let Some(kind) = self
+            .registry
+            .get(&watch.resource)
+            .cloned()
+            .filter(|kind| kind.version(&watch.version).is_some())
         else {
             // The kind is not served any more.
             watch.over = true;
@@ -158,7 +170,9 @@ impl ApiServer {
         };
         let teller = Teller { kind: &kind, now };
         while lines.len() < BATCH {
-            let Some(entry) = watch.initial.pop_front() else { break };
+            let Some(entry) = watch.initial.pop_front() else {
+                break;
+            };
             if watch.selector.is_everything() || watch.selector.matches(&entry.content.value()) {
                 lines.push(teller.line(watch, "ADDED", &entry));
             }
@@ -170,7 +184,11 @@ impl ApiServer {
         if std::mem::take(&mut watch.mark_end) {
             lines.push(teller.bookmark(watch, watch.seen, true));
         }
-        match self.store.table(&watch.resource).map(|table| (table.changes_after(watch.seen), table.oldest())) {
+        match self
+            .store
+            .table(&watch.resource)
+            .map(|table| (table.changes_after(watch.seen), table.oldest()))
+        {
             None => {}
             Some((Some(changes), _)) => {
                 for change in changes.take(BATCH) {
@@ -181,7 +199,8 @@ impl ApiServer {
                 }
             }
             Some((None, oldest)) => {
-                let refusal = Refusal::expired(format!("too old resource version: {} ({oldest})", watch.seen));
+                let refusal =
+                    Refusal::expired(format!("too old resource version: {} ({oldest})", watch.seen));
                 lines.push(event("ERROR", &refusal.body()));
                 watch.over = true;
             }
@@ -217,7 +236,10 @@ struct Teller<'a> {
 impl Teller<'_> {
     /// What a change is for a watch with a selector: an object may come into sight or go out of it.
     fn change(&self, watch: &mut Watch, change: &Change) -> Option<Bytes> {
-        let entry = Entry { version: change.version, content: change.content.clone() };
+        let entry = Entry {
+            version: change.version,
+            content: change.content.clone(),
+        };
         if watch.selector.is_everything() {
             let word = match change.kind {
                 ChangeKind::Added => "ADDED",
@@ -236,7 +258,10 @@ impl Teller<'_> {
                 // It goes as it was last seen, with the version of the change.
                 let mut last = change.before.as_ref()?.content.value();
                 last["metadata"]["resourceVersion"] = change.version.to_string().into();
-                let last = Entry { version: change.version, content: crate::store::Content::of(&last) };
+                let last = Entry {
+                    version: change.version,
+                    content: crate::store::Content::of(&last),
+                };
                 Some(self.line(watch, "DELETED", &last))
             }
             (false, false) => None,
@@ -246,7 +271,9 @@ impl Teller<'_> {
     fn line(&self, watch: &mut Watch, word: &str, entry: &Entry) -> Bytes {
         let object = match watch.form {
             Form::Plain => read::object_json(self.kind, &watch.version, entry),
-            Form::Metadata => read::partial(&entry.content.value(), "PartialObjectMetadata").to_string().into(),
+            Form::Metadata => read::partial(&entry.content.value(), "PartialObjectMetadata")
+                .to_string()
+                .into(),
             Form::Table => {
                 let objects = [convert::between(self.kind, &watch.version, entry.content.value())];
                 let mut table = table::of(self.kind, &watch.version, &objects, self.now, "");
@@ -265,9 +292,6 @@ impl Teller<'_> {
             "kind": self.kind.kind, "apiVersion": self.kind.api_version(&watch.version),
             "metadata": {"resourceVersion": version.to_string()},
         });
-        if !self.kind.custom {
-            object["metadata"]["creationTimestamp"] = Value::Null;
-        }
         if ends_initial {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

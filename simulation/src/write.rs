@@ -51,7 +51,8 @@ impl<'a> Writing<'a> {
             "Strict" => Strictness::Strict,
             "Warn" | "" => Strictness::Warn,
             other => {
-                let cause = Cause::unsupported("fieldValidation", &other.into(), &["Ignore", "Warn", "Strict"]);
+                let cause =
+                    Cause::unsupported("fieldValidation", &other.into(), &["Ignore", "Warn", "Strict"]);
                 return Err(Refusal::invalid_as("meta.k8s.io", "CreateOptions", "", &[cause]));
             }
         };
@@ -108,8 +109,19 @@ pub(crate) fn write(
 
 /// Stores an object under the next version, or on a dry run only says what it would be.
 fn commit(server: &mut ApiServer, writing: &Writing<'_>, key: String, object: Value) -> Entry {
-    let version = if writing.dry_run { server.store.version() } else { server.store.next_version() };
-    store(server, &writing.scope.resource(), key, object, version, writing.dry_run)
+    let version = if writing.dry_run {
+        server.store.version()
+    } else {
+        server.store.next_version()
+    };
+    store(
+        server,
+        &writing.scope.resource(),
+        key,
+        object,
+        version,
+        writing.dry_run,
+    )
 }
 
 fn store(
@@ -127,7 +139,10 @@ fn store(
     let content = Content::of(&object);
     if !dry_run {
         let key = Key::from(key);
-        let before = server.store.get(resource, &key).map(|entry| entry.content.clone());
+        let before = server
+            .store
+            .get(resource, &key)
+            .map(|entry| entry.content.clone());
         server.store.put(resource, key.clone(), content.clone());
         let before = before.map(|content| content.value());
         follow(server, resource, &key, before.as_ref(), Some(&object));
@@ -152,7 +167,13 @@ fn discard(server: &mut ApiServer, resource: &GroupResource, key: &str, mut obje
 }
 
 /// What a change entails.
-fn follow(server: &mut ApiServer, resource: &GroupResource, key: &Key, before: Option<&Value>, after: Option<&Value>) {
+fn follow(
+    server: &mut ApiServer,
+    resource: &GroupResource,
+    key: &Key,
+    before: Option<&Value>,
+    after: Option<&Value>,
+) {
     if &*resource.group == "apiextensions.k8s.io" {
         follow_definition(server, before, after);
     }

@@ -11,7 +11,11 @@ use crate::{go, shell};
 /// # Errors
 /// When a build fails. The exit code of the demo itself becomes that of this process.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    go::build_all()?;
+    // Only a real control plane has to be built; the simulated one is part of the program.
+    if args.iter().any(|arg| arg.ends_with("real")) {
+        go::build_servers()?;
+    }
+    go::build_render_worker()?;
     // The profile that the tests use too: a newcomer builds everything once.
     shell::run(&mut shell::cargo(["build", "--package", "argosy"]))?;
     let status = Command::new(shell::root().join("target/debug/argosy"))

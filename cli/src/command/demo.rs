@@ -1,6 +1,6 @@
 //! `argosy demo`: the main job where a person can watch it.
 //!
-//! A control plane on loopback, a Git repository made of `examples/`, Argosy beside them as an operator would run it, and
+//! A control plane on loopback (simulated, or a real one), a Git repository made of `examples/`, Argosy beside them as an operator would run it, and
 //! the examples' Applications. They are synced; then a commit is made, and it arrives.
 
 use std::collections::BTreeMap;
@@ -43,9 +43,61 @@ pub(crate) struct Args {
     /// Print one summary object instead of the story.
     #[arg(long, requires = "once")]
     json: bool,
+    /// What Argosy runs on.
+    #[arg(long, value_enum, default_value_t = Plane::Simulated)]
+    control_plane: Plane,
     /// The folder with the sample repository's content and its Applications.
     #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples"))]
     examples: PathBuf,
+}
+
+/// The Kubernetes that the demo runs on.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Plane {
+    /// A simulated API server in this process, there at once.
+    Simulated,
+    /// etcd, kube-apiserver and kube-controller-manager, as `cargo xtask tools` builds them. There are no nodes, so no Pod runs.
+    Real,
+}
+
+/// A running control plane. It ends with this value.
+enum ControlPlane {
+    Simulated {
+        _cluster: argosy_simulation::Cluster,
+        kubeconfig: PathBuf,
+    },
+    Real(Box<Cluster>),
+}
+
+impl ControlPlane {
+    async fn start(plane: Plane, dir: &Path, story: &Story) -> Result<Self> {
+        match plane {
+            Plane::Simulated => {
+                story.tell("Starting a simulated Kubernetes API server on loopback");
+                let options = argosy_simulation::Options::default();
+                let transport = argosy_simulation::serve::Transport::Tls;
+                let cluster = argosy_simulation::Cluster::start(options, transport).await?;
+                let kubeconfig = dir.join("kubeconfig");
+                std::fs::write(&kubeconfig, serde_json::to_vec_pretty(&cluster.kubeconfig()?)?)
+                    .with_context(|| format!("write {}", kubeconfig.display()))?;
+                Ok(Self::Simulated {
+                    _cluster: cluster,
+                    kubeconfig,
+                })
+            }
+            Plane::Real => {
+                story.tell("Starting a Kubernetes control plane (etcd, kube-apiserver, kube-controller-manager) on loopback");
+                Ok(Self::Real(Box::new(Cluster::start(Binaries::locate()?)?)))
+            }
+        }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        match self {
+            Self::Simulated { kubeconfig, .. } => kubeconfig.clone(),
+            Self::Real(cluster) => cluster.kubeconfig(),
+        }
+    }
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
@@ -55,15 +107,13 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     };
     let scratch = tempfile::Builder::new().prefix("argosy-demo-").tempdir()?;
 
-    story.tell(
-        "Starting a Kubernetes control plane (etcd, kube-apiserver, kube-controller-manager) on loopback",
-    );
-    let cluster = Cluster::start(Binaries::locate()?)?;
+    let plane = ControlPlane::start(args.control_plane, scratch.path(), &story).await?;
     story.tell("Making a Git repository from examples/");
     let repository = sample_repository(&args.examples, &scratch.path().join("repository"))?;
     story.tell("Starting argosy repo-server and argosy controller");
-    let installation = Installation::start(
-        &cluster,
+    let installation = Installation::start_on(
+        plane.kubeconfig(),
+        Binaries::render_worker_built(),
         Options {
             program: std::env::current_exe().context("find this program")?,
             namespace: NAMESPACE.into(),
@@ -94,7 +144,12 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     if args.json {
         output::json(&summary)?;
     } else {
-        tell_how_to_look_further(&story, &cluster, &repository, summary["synced"] == true);
+        tell_how_to_look_further(
+            &story,
+            &plane.kubeconfig(),
+            &repository,
+            summary["synced"] == true,
+        );
     }
     if !args.once {
         tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
@@ -320,7 +375,7 @@ fn rounded(seconds: f64) -> f64 {
     (seconds * 10.0).round() / 10.0
 }
 
-fn tell_how_to_look_further(story: &Story, cluster: &Cluster, repository: &Repository, synced: bool) {
+fn tell_how_to_look_further(story: &Story, kubeconfig: &Path, repository: &Repository, synced: bool) {
     story.tell(if synced {
         "All is Synced."
     } else {
@@ -333,7 +388,7 @@ fn tell_how_to_look_further(story: &Story, cluster: &Cluster, repository: &Repos
          kubectl -n {NAMESPACE} get application {COMMITTED_APPLICATION} -o yaml\n  \
          kubectl -n example-{COMMITTED_APPLICATION} delete configmap {COMMITTED_RESOURCE}   # and see it come back\n\
          \nThe repository is {}: commit there and watch it arrive.",
-        cluster.kubeconfig().display(),
+        kubeconfig.display(),
         repository.dir().display(),
     );
 }

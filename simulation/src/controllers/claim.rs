@@ -36,7 +36,13 @@ pub(super) fn step(work: &mut Work<'_>, claim: &Value) {
     });
     work.create("", "v1", "", "persistentvolumes", MANAGER, &volume);
     let volumes = GroupResource::new("", "persistentvolumes");
-    work.patch_other(&volumes, &name, MANAGER, "status", &json!({"status": {"phase": "Bound"}}));
+    work.patch_other(
+        &volumes,
+        &name,
+        MANAGER,
+        "status",
+        &json!({"status": {"phase": "Bound"}}),
+    );
     work.patch(MANAGER, "", &json!({"spec": {"volumeName": name}}));
     let status = json!({"status": {"phase": "Bound", "accessModes": modes, "capacity": {"storage": size}}});
     work.patch(MANAGER, "status", &status);
@@ -44,17 +50,27 @@ pub(super) fn step(work: &mut Work<'_>, claim: &Value) {
 
 fn is_used(work: &Work<'_>, claim: &Value) -> bool {
     let prefix = format!("{}/", meta::namespace(claim));
-    let pods = work.server.store.table(&GroupResource::new("", "pods")).into_iter().flat_map(|table| &table.objects);
-    pods.filter(|(key, _)| key.starts_with(&prefix)).any(|(_, entry)| {
-        let pod = entry.content.value();
-        let volumes = meta::array_field(&pod, &["spec", "volumes"]);
-        volumes.iter().any(|volume| volume["persistentVolumeClaim"]["claimName"] == meta::name(claim))
-    })
+    let pods = work
+        .server
+        .store
+        .table(&GroupResource::new("", "pods"))
+        .into_iter()
+        .flat_map(|table| &table.objects);
+    pods.filter(|(key, _)| key.starts_with(&prefix))
+        .any(|(_, entry)| {
+            let pod = entry.content.value();
+            let volumes = meta::array_field(&pod, &["spec", "volumes"]);
+            volumes
+                .iter()
+                .any(|volume| volume["persistentVolumeClaim"]["claimName"] == meta::name(claim))
+        })
 }
 
 /// A volume that is deleted goes; one whose claim has gone follows it.
 pub(super) fn release(work: &mut Work<'_>, volume: &Value) {
-    if meta::deletion_timestamp(volume).is_some() && meta::finalizers(volume).any(|name| name == VOLUME_PROTECTION) {
+    if meta::deletion_timestamp(volume).is_some()
+        && meta::finalizers(volume).any(|name| name == VOLUME_PROTECTION)
+    {
         garbage::release(work.server, work.look, volume, VOLUME_PROTECTION);
     }
 }

@@ -15,16 +15,29 @@ pub(super) fn step(work: &mut Work<'_>, set: &Value) {
     }
     let hash = template_hash(&set["spec"]["template"]);
     record_revision(work, set, "DaemonSet", &format!("{}-{hash}", meta::name(set)));
-    let nodes: Vec<String> = (0..work.server.options.nodes).map(|index| format!("node-{index}")).collect();
-    let mut pods: Vec<Value> = work.owned(set, "", "pods").into_iter().filter(is_active).collect();
+    let nodes: Vec<String> = (0..work.server.options.nodes)
+        .map(|index| format!("node-{index}"))
+        .collect();
+    let mut pods: Vec<Value> = work
+        .owned(set, "", "pods")
+        .into_iter()
+        .filter(is_active)
+        .collect();
     // One outdated Pod at a time makes room for its successor.
-    let outdated = pods.iter().position(|pod| meta::label(pod, REVISION) != Some(&hash));
-    if let Some(at) = outdated.filter(|_| set["spec"]["updateStrategy"]["type"] == "RollingUpdate" && pods.iter().all(is_ready)) {
+    let outdated = pods
+        .iter()
+        .position(|pod| meta::label(pod, REVISION) != Some(&hash));
+    if let Some(at) = outdated
+        .filter(|_| set["spec"]["updateStrategy"]["type"] == "RollingUpdate" && pods.iter().all(is_ready))
+    {
         let pod = pods.remove(at);
         work.delete("", "pods", &key_of(&pod));
     }
     for node in &nodes {
-        if pods.iter().any(|pod| meta::str_field(pod, &["spec", "nodeName"]) == Some(node)) {
+        if pods
+            .iter()
+            .any(|pod| meta::str_field(pod, &["spec", "nodeName"]) == Some(node))
+        {
             continue;
         }
         let owner = controller_reference(set, "apps/v1", "DaemonSet");
@@ -35,13 +48,20 @@ pub(super) fn step(work: &mut Work<'_>, set: &Value) {
         pods.extend(work.create("", "v1", meta::namespace(set), "pods", MANAGER, &pod));
     }
     let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-    let updated = pods.iter().filter(|pod| meta::label(pod, REVISION) == Some(&hash)).count();
+    let updated = pods
+        .iter()
+        .filter(|pod| meta::label(pod, REVISION) == Some(&hash))
+        .count();
     let mut status = json!({
         "currentNumberScheduled": pods.len(), "numberMisscheduled": 0, "desiredNumberScheduled": nodes.len(),
         "numberReady": ready,
     });
     put_count(&mut status, "numberAvailable", ready);
-    put_count(&mut status, "numberUnavailable", nodes.len().saturating_sub(ready));
+    put_count(
+        &mut status,
+        "numberUnavailable",
+        nodes.len().saturating_sub(ready),
+    );
     put_count(&mut status, "updatedNumberScheduled", updated);
     if let Some(generation) = meta::generation(set) {
         status["observedGeneration"] = generation.into();

@@ -14,7 +14,14 @@ pub(super) fn step(work: &mut Work<'_>, definition: &Value) {
     let names = &definition["spec"]["names"];
     let now = work.stamp();
     let conditions = meta::array_field(definition, &["status", "conditions"]);
-    let conditions = with_condition(conditions, "NamesAccepted", "True", "NoConflicts", "no conflicts found", &now);
+    let conditions = with_condition(
+        conditions,
+        "NamesAccepted",
+        "True",
+        "NoConflicts",
+        "no conflicts found",
+        &now,
+    );
     let conditions = with_condition(
         &conditions,
         "Established",
@@ -24,7 +31,9 @@ pub(super) fn step(work: &mut Work<'_>, definition: &Value) {
         &now,
     );
     let mut stored: Vec<Value> = meta::array_field(definition, &["status", "storedVersions"]).to_vec();
-    let storage = meta::array_field(definition, &["spec", "versions"]).iter().find(|version| version["storage"] == true);
+    let storage = meta::array_field(definition, &["spec", "versions"])
+        .iter()
+        .find(|version| version["storage"] == true);
     if let Some(name) = storage.map(|version| version["name"].clone())
         && !stored.contains(&name)
     {

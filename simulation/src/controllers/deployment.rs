@@ -16,8 +16,9 @@ pub(super) fn step(work: &mut Work<'_>, deployment: &Value) {
     }
     let sets = work.owned(deployment, "apps", "replicasets");
     let hash = template_hash(&deployment["spec"]["template"]);
-    let (mut new, mut old): (Vec<Value>, Vec<Value>) =
-        sets.into_iter().partition(|set| meta::label(set, HASH) == Some(&hash));
+    let (mut new, mut old): (Vec<Value>, Vec<Value>) = sets
+        .into_iter()
+        .partition(|set| meta::label(set, HASH) == Some(&hash));
     let replicas = count(deployment, &["spec", "replicas"]);
     let paused = meta::bool_field(deployment, &["spec", "paused"]).unwrap_or_default();
     let recreate = deployment["spec"]["strategy"]["type"] == "Recreate";
@@ -35,24 +36,48 @@ pub(super) fn step(work: &mut Work<'_>, deployment: &Value) {
             None => {
                 let revision = 1 + old.iter().filter_map(revision).max().unwrap_or_default();
                 let set = replica_set(deployment, &hash, wanted, replicas + surge, revision);
-                new.extend(work.create("apps", "v1", meta::namespace(deployment), "replicasets", MANAGER, &set));
+                new.extend(work.create(
+                    "apps",
+                    "v1",
+                    meta::namespace(deployment),
+                    "replicasets",
+                    MANAGER,
+                    &set,
+                ));
             }
             Some(set) => {
                 // A rollout goes on, a smaller number of replicas is obeyed at once.
                 let has = count(set, &["spec", "replicas"]);
-                let wanted = if has > replicas { replicas } else { wanted.max(has.min(replicas)) };
+                let wanted = if has > replicas {
+                    replicas
+                } else {
+                    wanted.max(has.min(replicas))
+                };
                 scale(work, set, wanted);
             }
         }
         old.sort_by_key(|set| revision(set).unwrap_or_default());
-        scale_down(work, &old, &new, if recreate { None } else { Some(replicas.saturating_sub(unavailable)) });
+        scale_down(
+            work,
+            &old,
+            &new,
+            if recreate {
+                None
+            } else {
+                Some(replicas.saturating_sub(unavailable))
+            },
+        );
         forget(work, deployment, &old);
     }
     if let Some(number) = new.first().and_then(revision) {
         let number = number.to_string();
         if meta::annotation(deployment, REVISION) != Some(&number) {
             // By way of the status, so that the generation does not count it.
-            work.patch(MANAGER, "status", &json!({"metadata": {"annotations": {REVISION: number}}}));
+            work.patch(
+                MANAGER,
+                "status",
+                &json!({"metadata": {"annotations": {REVISION: number}}}),
+            );
         }
     }
     tell(work, deployment, &new, &old, (replicas, unavailable), &hash);
@@ -70,17 +95,28 @@ fn revision(set: &Value) -> Option<u64> {
 fn room(deployment: &Value, replicas: usize) -> (usize, usize) {
     let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
     let number = |name: &str, round_up: bool| match &rolling[name] {
-        Value::Number(number) => number.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or_default(),
+        Value::Number(number) => number
+            .as_u64()
+            .and_then(|number| usize::try_from(number).ok())
+            .unwrap_or_default(),
         Value::String(percent) => {
             let percent: usize = percent.trim_end_matches('%').parse().unwrap_or_default();
             let hundredths = replicas * percent;
-            if round_up { hundredths.div_ceil(100) } else { hundredths / 100 }
+            if round_up {
+                hundredths.div_ceil(100)
+            } else {
+                hundredths / 100
+            }
         }
         _ => 0,
     };
     let (surge, unavailable) = (number("maxSurge", true), number("maxUnavailable", false));
     // Something must be able to move.
-    if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
+    if surge == 0 && unavailable == 0 {
+        (0, 1)
+    } else {
+        (surge, unavailable)
+    }
 }
 
 fn replica_set(deployment: &Value, hash: &str, replicas: usize, most: usize, revision: u64) -> Value {
@@ -94,8 +130,14 @@ fn replica_set(deployment: &Value, hash: &str, replicas: usize, most: usize, rev
     }
     if let Value::Object(annotations) = &mut annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-        annotations.insert("deployment.kubernetes.io/desired-replicas".into(), deployment["spec"]["replicas"].to_string().into());
-        annotations.insert("deployment.kubernetes.io/max-replicas".into(), most.to_string().into());
+        annotations.insert(
+            "deployment.kubernetes.io/desired-replicas".into(),
+            deployment["spec"]["replicas"].to_string().into(),
+        );
+        annotations.insert(
+            "deployment.kubernetes.io/max-replicas".into(),
+            most.to_string().into(),
+        );
         annotations.insert(REVISION.into(), revision.to_string().into());
     }
     json!({
@@ -110,14 +152,28 @@ fn replica_set(deployment: &Value, hash: &str, replicas: usize, most: usize, rev
 fn scale(work: &mut Work<'_>, set: &Value, replicas: usize) {
     if count(set, &["spec", "replicas"]) != replicas {
         let sets = GroupResource::new("apps", "replicasets");
-        work.patch_other(&sets, &key_of(set), MANAGER, "", &json!({"spec": {"replicas": replicas}}));
+        work.patch_other(
+            &sets,
+            &key_of(set),
+            MANAGER,
+            "",
+            &json!({"spec": {"replicas": replicas}}),
+        );
     }
 }
 
 /// Takes replicas from the old sets: as many as can be missed, or all of them at once.
 fn scale_down(work: &mut Work<'_>, old: &[Value], new: &[Value], least_available: Option<usize>) {
-    let spec = |sets: &[Value]| sets.iter().map(|set| count(set, &["spec", "replicas"])).sum::<usize>();
-    let available = |sets: &[Value]| sets.iter().map(|set| count(set, &["status", "availableReplicas"])).sum::<usize>();
+    let spec = |sets: &[Value]| {
+        sets.iter()
+            .map(|set| count(set, &["spec", "replicas"]))
+            .sum::<usize>()
+    };
+    let available = |sets: &[Value]| {
+        sets.iter()
+            .map(|set| count(set, &["status", "availableReplicas"]))
+            .sum::<usize>()
+    };
     let mut budget = match least_available {
         None => spec(old),
         Some(least) => {
@@ -138,7 +194,8 @@ fn scale_down(work: &mut Work<'_>, old: &[Value], new: &[Value], least_available
 /// Deletes the oldest empty sets beyond the history that is wanted.
 fn forget(work: &mut Work<'_>, deployment: &Value, old: &[Value]) {
     let limit = count(deployment, &["spec", "revisionHistoryLimit"]);
-    let empty = |set: &&Value| count(set, &["spec", "replicas"]) == 0 && count(set, &["status", "replicas"]) == 0;
+    let empty =
+        |set: &&Value| count(set, &["spec", "replicas"]) == 0 && count(set, &["status", "replicas"]) == 0;
     let empty: Vec<&Value> = old.iter().filter(empty).collect();
     for set in &empty[..empty.len().saturating_sub(limit)] {
         work.delete("apps", "replicasets", &key_of(set));
@@ -153,7 +210,12 @@ fn tell(
     (replicas, unavailable): (usize, usize),
     hash: &str,
 ) {
-    let all = |field: &str| new.iter().chain(old).map(|set| count(set, &["status", field])).sum::<usize>();
+    let all = |field: &str| {
+        new.iter()
+            .chain(old)
+            .map(|set| count(set, &["status", field]))
+            .sum::<usize>()
+    };
     let updated: usize = new.iter().map(|set| count(set, &["status", "replicas"])).sum();
     let available = all("availableReplicas");
     let total = all("replicas");
@@ -165,19 +227,36 @@ fn tell(
     put_count(&mut status, "updatedReplicas", updated);
     put_count(&mut status, "readyReplicas", all("readyReplicas"));
     put_count(&mut status, "availableReplicas", available);
-    put_count(&mut status, "unavailableReplicas", replicas.saturating_sub(available));
+    put_count(
+        &mut status,
+        "unavailableReplicas",
+        replicas.saturating_sub(available),
+    );
 
     let now = work.stamp();
     let known = meta::array_field(deployment, &["status", "conditions"]);
     let name = meta::name(deployment);
     let complete = updated == replicas && total == replicas && available == replicas;
     let (reason, message) = if complete {
-        ("NewReplicaSetAvailable", format!("ReplicaSet \"{name}-{hash}\" has successfully progressed."))
+        (
+            "NewReplicaSetAvailable",
+            format!("ReplicaSet \"{name}-{hash}\" has successfully progressed."),
+        )
     } else {
-        ("ReplicaSetUpdated", format!("ReplicaSet \"{name}-{hash}\" is progressing."))
+        (
+            "ReplicaSetUpdated",
+            format!("ReplicaSet \"{name}-{hash}\" is progressing."),
+        )
     };
     let conditions = if available >= replicas.saturating_sub(unavailable) {
-        with_condition(known, "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", &now)
+        with_condition(
+            known,
+            "Available",
+            "True",
+            "MinimumReplicasAvailable",
+            "Deployment has minimum availability.",
+            &now,
+        )
     } else {
         with_condition(
             known,
@@ -191,7 +270,9 @@ fn tell(
     let mut conditions = with_condition(&conditions, "Progressing", "True", reason, &message, &now);
     for condition in &mut conditions {
         let before = known.iter().find(|one| one["type"] == condition["type"]);
-        let same = before.is_some_and(|before| before["reason"] == condition["reason"] && before["message"] == condition["message"]);
+        let same = before.is_some_and(|before| {
+            before["reason"] == condition["reason"] && before["message"] == condition["message"]
+        });
         condition["lastUpdateTime"] = match before {
             Some(before) if same => before["lastUpdateTime"].clone(),
             _ => now.as_str().into(),

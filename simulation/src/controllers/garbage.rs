@@ -1,7 +1,7 @@
 //! Owned objects go with their owners: after them, before them, or not at all.
 
-use argosy_object::meta::{self, OwnerReference};
 use argosy_object::Value;
+use argosy_object::meta::{self, OwnerReference};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -59,7 +59,8 @@ fn owner_state(server: &ApiServer, owner: &OwnerReference, dependent: &Value) ->
     if meta::uid(&object) != owner.uid {
         return Owner::Absent;
     }
-    let waits = meta::deletion_timestamp(&object).is_some() && meta::finalizers(&object).any(|name| name == FOREGROUND);
+    let waits = meta::deletion_timestamp(&object).is_some()
+        && meta::finalizers(&object).any(|name| name == FOREGROUND);
     if waits { Owner::Waiting } else { Owner::Present }
 }
 
@@ -71,7 +72,9 @@ fn dependents(server: &ApiServer, object: &Value) -> Vec<Look> {
 /// Those owned lose the reference, then the owner goes.
 fn orphan(server: &mut ApiServer, look: &Look, object: &Value) {
     for dependent in dependents(server, object) {
-        let Some(entry) = server.store.get(&dependent.resource, &dependent.key) else { continue };
+        let Some(entry) = server.store.get(&dependent.resource, &dependent.key) else {
+            continue;
+        };
         let mut value = entry.content.value();
         let kept: Vec<Value> = meta::array_field(&value, &["metadata", "ownerReferences"])
             .iter()
@@ -93,10 +96,13 @@ fn foreground(server: &mut ApiServer, look: &Look, object: &Value, now: Timestam
     let dependents = dependents(server, object);
     let mut blocked = false;
     for dependent in dependents {
-        let Some(entry) = server.store.get(&dependent.resource, &dependent.key) else { continue };
+        let Some(entry) = server.store.get(&dependent.resource, &dependent.key) else {
+            continue;
+        };
         let value = entry.content.value();
         let mut owners = meta::array_field(&value, &["metadata", "ownerReferences"]).iter();
-        blocked |= owners.any(|owner| owner["uid"] == meta::uid(object) && owner["blockOwnerDeletion"] == true);
+        blocked |=
+            owners.any(|owner| owner["uid"] == meta::uid(object) && owner["blockOwnerDeletion"] == true);
         if meta::deletion_timestamp(&value).is_none() {
             server.controllers.look(&dependent.resource, &dependent.key);
         }
@@ -112,16 +118,27 @@ fn foreground(server: &mut ApiServer, look: &Look, object: &Value, now: Timestam
 
 /// Takes a finalizer off.
 pub(super) fn release(server: &mut ApiServer, look: &Look, object: &Value, finalizer: &str) {
-    let Some(kind) = server.registry.get(&look.resource) else { return };
-    let kept: Vec<&str> = meta::finalizers(object).filter(|name| *name != finalizer).collect();
+    let Some(kind) = server.registry.get(&look.resource) else {
+        return;
+    };
+    let kept: Vec<&str> = meta::finalizers(object)
+        .filter(|name| *name != finalizer)
+        .collect();
     let patch = json!({"metadata": {"finalizers": if kept.is_empty() { Value::Null } else { json!(kept) }}});
-    let root = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
+    let root = if kind.group.is_empty() {
+        "/api".to_owned()
+    } else {
+        format!("/apis/{}", kind.group)
+    };
     let namespace = match look.key.split_once('/') {
         Some((namespace, _)) => format!("/namespaces/{namespace}"),
         None => String::new(),
     };
     let name = look.key.rsplit('/').next().unwrap_or_default();
-    let target = format!("{root}/{}{namespace}/{}/{name}?fieldManager=kube-controller-manager", kind.storage, kind.plural);
+    let target = format!(
+        "{root}/{}{namespace}/{}/{name}?fieldManager=kube-controller-manager",
+        kind.storage, kind.plural
+    );
     let now = server.clock();
     server.own("PATCH", &target, "application/merge-patch+json", &patch, now);
 }

@@ -9,7 +9,11 @@ const MANAGER: &str = "kube-controller-manager";
 
 pub(super) fn step(work: &mut Work<'_>, job: &Value) {
     let conditions = meta::array_field(job, &["status", "conditions"]).to_vec();
-    let holds = |kind: &str| conditions.iter().any(|one| one["type"] == kind && one["status"] == "True");
+    let holds = |kind: &str| {
+        conditions
+            .iter()
+            .any(|one| one["type"] == kind && one["status"] == "True")
+    };
     if meta::deletion_timestamp(job).is_some() || holds("Complete") || holds("Failed") {
         return;
     }
@@ -29,12 +33,19 @@ pub(super) fn step(work: &mut Work<'_>, job: &Value) {
             work.delete("", "pods", &key_of(&pod));
         }
     } else if failed <= backoff {
-        let missing = completions.saturating_sub(succeeded).min(parallelism).saturating_sub(active.len());
+        let missing = completions
+            .saturating_sub(succeeded)
+            .min(parallelism)
+            .saturating_sub(active.len());
         for _ in 0..missing {
             let owner = controller_reference(job, "batch/v1", "Job");
             let mut pod = pod_of(&job["spec"]["template"], owner, &[]);
             pod["metadata"]["generateName"] = format!("{}-", meta::name(job)).into();
-            meta::set_field(&mut pod, &["metadata", "finalizers"], json!(["batch.kubernetes.io/job-tracking"]));
+            meta::set_field(
+                &mut pod,
+                &["metadata", "finalizers"],
+                json!(["batch.kubernetes.io/job-tracking"]),
+            );
             active.extend(work.create("", "v1", meta::namespace(job), "pods", MANAGER, &pod));
         }
     }
@@ -42,10 +53,19 @@ pub(super) fn step(work: &mut Work<'_>, job: &Value) {
     put_count(&mut status, "active", active.len());
     put_count(&mut status, "succeeded", succeeded);
     put_count(&mut status, "failed", failed);
-    let started = meta::str_field(job, &["status", "startTime"]).unwrap_or(&now).to_owned();
+    let started = meta::str_field(job, &["status", "startTime"])
+        .unwrap_or(&now)
+        .to_owned();
     let mut conditions = conditions;
     if suspended {
-        conditions = with_condition(&conditions, "Suspended", "True", "JobSuspended", "Job suspended", &now);
+        conditions = with_condition(
+            &conditions,
+            "Suspended",
+            "True",
+            "JobSuspended",
+            "Job suspended",
+            &now,
+        );
     } else {
         status["startTime"] = started.into();
         if succeeded >= completions {

@@ -11,9 +11,21 @@ pub(super) fn step(work: &mut Work<'_>, namespace: &Value) {
     let name = meta::name(namespace);
     if meta::deletion_timestamp(namespace).is_none() {
         let accounts = GroupResource::new("", "serviceaccounts");
-        if work.server.store.get(&accounts, &format!("{name}/default")).is_none() {
+        if work
+            .server
+            .store
+            .get(&accounts, &format!("{name}/default"))
+            .is_none()
+        {
             let account = json!({"metadata": {"name": "default"}});
-            work.create("", "v1", name, "serviceaccounts", "kube-controller-manager", &account);
+            work.create(
+                "",
+                "v1",
+                name,
+                "serviceaccounts",
+                "kube-controller-manager",
+                &account,
+            );
         }
         return;
     }
@@ -25,9 +37,15 @@ pub(super) fn step(work: &mut Work<'_>, namespace: &Value) {
         .store
         .tables()
         .flat_map(|(resource, table)| {
-            let range = table.objects.range::<str, _>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded));
-            let keys = range.map(|(key, _)| key).take_while(|key| key.starts_with(&prefix));
-            keys.map(|key| (resource.clone(), key.to_string())).collect::<Vec<_>>()
+            let range = table.objects.range::<str, _>((
+                std::ops::Bound::Included(prefix.as_str()),
+                std::ops::Bound::Unbounded,
+            ));
+            let keys = range
+                .map(|(key, _)| key)
+                .take_while(|key| key.starts_with(&prefix));
+            keys.map(|key| (resource.clone(), key.to_string()))
+                .collect::<Vec<_>>()
         })
         .collect();
     for (resource, key) in content {
@@ -42,5 +60,6 @@ pub(super) fn step(work: &mut Work<'_>, namespace: &Value) {
     finalised["apiVersion"] = "v1".into();
     finalised["kind"] = "Namespace".into();
     let target = format!("/api/v1/namespaces/{name}/finalize?fieldManager=kube-controller-manager");
-    work.server.own("PUT", &target, "application/json", &finalised, work.now);
+    work.server
+        .own("PUT", &target, "application/json", &finalised, work.now);
 }

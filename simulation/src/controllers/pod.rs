@@ -54,7 +54,14 @@ fn end(work: &mut Work<'_>, pod: &Value) {
     if meta::finalizers(pod).any(|name| name == JOB_TRACKING) {
         return garbage::release(work.server, work.look, pod, JOB_TRACKING);
     }
-    crate::write::delete_by_machinery(work.server, &work.look.resource, &work.look.key, Some(0), false, work.now);
+    crate::write::delete_by_machinery(
+        work.server,
+        &work.look.resource,
+        &work.look.key,
+        Some(0),
+        false,
+        work.now,
+    );
 }
 
 fn images(pod: &Value) -> impl Iterator<Item = &str> {
@@ -109,12 +116,26 @@ fn start(work: &mut Work<'_>, pod: &Value) {
             })
         })
         .collect();
-    let address = format!("10.244.{}.{}", work.server.random.u8(..), work.server.random.u8(1..255));
-    let conditions: Vec<Value> = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
-        .iter()
-        .map(|kind| condition(kind, "True", &now))
-        .collect();
-    let number: u32 = node.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+    let address = format!(
+        "10.244.{}.{}",
+        work.server.random.u8(..),
+        work.server.random.u8(1..255)
+    );
+    let conditions: Vec<Value> = [
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+    ]
+    .iter()
+    .map(|kind| condition(kind, "True", &now))
+    .collect();
+    let number: u32 = node
+        .rsplit('-')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_default();
     let host = format!("10.0.0.{}", 10 + number % 200);
     work.patch(KUBELET, "status", &json!({"status": {
         "phase": "Running", "startTime": now, "hostIP": host, "hostIPs": [{"ip": host}],
@@ -129,12 +150,17 @@ fn finish(work: &mut Work<'_>, pod: &Value) {
     if !ends {
         return;
     }
-    let started = meta::str_field(pod, &["status", "startTime"]).and_then(|time| time.parse::<Timestamp>().ok());
+    let started =
+        meta::str_field(pod, &["status", "startTime"]).and_then(|time| time.parse::<Timestamp>().ok());
     if started.is_some_and(|started| work.now.duration_since(started).as_secs() < 1) {
         return work.later(1);
     }
     let fails = images(pod).any(|image| image.contains("failing"));
-    let (phase, code, reason) = if fails { ("Failed", 1, "Error") } else { ("Succeeded", 0, "Completed") };
+    let (phase, code, reason) = if fails {
+        ("Failed", 1, "Error")
+    } else {
+        ("Succeeded", 0, "Completed")
+    };
     let now = work.stamp();
     let mut statuses = meta::array_field(pod, &["status", "containerStatuses"]).to_vec();
     for status in &mut statuses {

@@ -11,8 +11,13 @@ pub(super) fn step(work: &mut Work<'_>, set: &Value) {
     if meta::deletion_timestamp(set).is_some() {
         return;
     }
-    let mut pods: Vec<Value> = work.owned(set, "", "pods").into_iter().filter(is_active).collect();
-    let wanted = usize::try_from(meta::i64_field(set, &["spec", "replicas"]).unwrap_or(1)).unwrap_or_default();
+    let mut pods: Vec<Value> = work
+        .owned(set, "", "pods")
+        .into_iter()
+        .filter(is_active)
+        .collect();
+    let wanted =
+        usize::try_from(meta::i64_field(set, &["spec", "replicas"]).unwrap_or(1)).unwrap_or_default();
     while pods.len() < wanted {
         let owner = controller_reference(set, "apps/v1", "ReplicaSet");
         let mut pod = pod_of(&set["spec"]["template"], owner, &[]);

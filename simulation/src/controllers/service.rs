@@ -15,12 +15,16 @@ pub(super) fn step(work: &mut Work<'_>, service: &Value) {
     if !work.has_nodes() || meta::deletion_timestamp(service).is_some() {
         return;
     }
-    if service["spec"]["type"] == "LoadBalancer" && meta::array_field(service, &["status", "loadBalancer", "ingress"]).is_empty() {
+    if service["spec"]["type"] == "LoadBalancer"
+        && meta::array_field(service, &["status", "loadBalancer", "ingress"]).is_empty()
+    {
         let address = format!("{OUTSIDE}.{}", work.server.random.u8(1..255));
         let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}}});
         work.patch(MANAGER, "status", &status);
     }
-    let Some(labels) = service["spec"]["selector"].as_object() else { return };
+    let Some(labels) = service["spec"]["selector"].as_object() else {
+        return;
+    };
     let selector = Selector::of_document(&json!({"matchLabels": labels}));
     let prefix = format!("{}/", meta::namespace(service));
     let pods: Vec<Value> = work
@@ -58,7 +62,9 @@ pub(super) fn step(work: &mut Work<'_>, service: &Value) {
     let existing = work.owned(service, "discovery.k8s.io", "endpointslices");
     match existing.first() {
         Some(slice) => {
-            if slice["endpoints"].as_array().map_or(0, Vec::len) == endpoints.len() && same(&slice["endpoints"], &endpoints) {
+            if slice["endpoints"].as_array().map_or(0, Vec::len) == endpoints.len()
+                && same(&slice["endpoints"], &endpoints)
+            {
                 return;
             }
             let slices = GroupResource::new("discovery.k8s.io", "endpointslices");
@@ -78,14 +84,28 @@ pub(super) fn step(work: &mut Work<'_>, service: &Value) {
                 },
                 "addressType": "IPv4", "endpoints": endpoints, "ports": ports,
             });
-            work.create("discovery.k8s.io", "v1", meta::namespace(service), "endpointslices", MANAGER, &slice);
+            work.create(
+                "discovery.k8s.io",
+                "v1",
+                meta::namespace(service),
+                "endpointslices",
+                MANAGER,
+                &slice,
+            );
         }
     }
 }
 
 fn same(known: &Value, wanted: &[Value]) -> bool {
-    let address = |endpoint: &Value| (endpoint["addresses"].clone(), endpoint["conditions"]["ready"].clone());
-    known.as_array().is_some_and(|known| known.iter().map(address).eq(wanted.iter().map(address)))
+    let address = |endpoint: &Value| {
+        (
+            endpoint["addresses"].clone(),
+            endpoint["conditions"]["ready"].clone(),
+        )
+    };
+    known
+        .as_array()
+        .is_some_and(|known| known.iter().map(address).eq(wanted.iter().map(address)))
 }
 
 /// An Ingress is published at an address.

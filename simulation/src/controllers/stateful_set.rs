@@ -16,10 +16,14 @@ pub(super) fn step(work: &mut Work<'_>, set: &Value) {
     let (name, namespace) = (meta::name(set), meta::namespace(set));
     let revision = format!("{name}-{}", template_hash(&set["spec"]["template"]));
     record_revision(work, set, "StatefulSet", &revision);
-    let wanted = usize::try_from(meta::i64_field(set, &["spec", "replicas"]).unwrap_or(1)).unwrap_or_default();
+    let wanted =
+        usize::try_from(meta::i64_field(set, &["spec", "replicas"]).unwrap_or(1)).unwrap_or_default();
     let parallel = set["spec"]["podManagementPolicy"] == "Parallel";
     let pods = work.owned(set, "", "pods");
-    let by_number = |number: usize| pods.iter().find(|pod| meta::name(pod) == format!("{name}-{number}"));
+    let by_number = |number: usize| {
+        pods.iter()
+            .find(|pod| meta::name(pod) == format!("{name}-{number}"))
+    };
 
     for number in 0..wanted {
         match by_number(number) {
@@ -35,28 +39,43 @@ pub(super) fn step(work: &mut Work<'_>, set: &Value) {
             Some(_) => {}
         }
     }
-    let surplus = pods.iter().rev().find(|pod| number_of(pod, name).is_none_or(|number| number >= wanted));
+    let surplus = pods
+        .iter()
+        .rev()
+        .find(|pod| number_of(pod, name).is_none_or(|number| number >= wanted));
     if let Some(pod) = surplus.filter(|pod| meta::deletion_timestamp(pod).is_none()) {
         work.delete("", "pods", &key_of(pod));
-    } else if set["spec"]["updateStrategy"]["type"] == "RollingUpdate" && pods.len() == wanted && pods.iter().all(is_ready) {
+    } else if set["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+        && pods.len() == wanted
+        && pods.iter().all(is_ready)
+    {
         roll(work, set, &pods, &revision);
     }
     tell(work, set, &revision);
 }
 
 fn number_of(pod: &Value, name: &str) -> Option<usize> {
-    meta::name(pod).strip_prefix(name)?.strip_prefix('-')?.parse().ok()
+    meta::name(pod)
+        .strip_prefix(name)?
+        .strip_prefix('-')?
+        .parse()
+        .ok()
 }
 
 /// Deletes the last Pod of an old revision; its successor comes with the new one.
 fn roll(work: &mut Work<'_>, set: &Value, pods: &[Value], revision: &str) {
-    let partition = meta::i64_field(set, &["spec", "updateStrategy", "rollingUpdate", "partition"]).unwrap_or_default();
+    let partition =
+        meta::i64_field(set, &["spec", "updateStrategy", "rollingUpdate", "partition"]).unwrap_or_default();
     let from = usize::try_from(partition).unwrap_or_default();
     let outdated = |pod: &&Value| {
         meta::label(pod, REVISION) != Some(revision)
             && number_of(pod, meta::name(set)).is_some_and(|number| number >= from)
     };
-    if let Some(pod) = pods.iter().filter(outdated).max_by_key(|pod| number_of(pod, meta::name(set))) {
+    if let Some(pod) = pods
+        .iter()
+        .filter(outdated)
+        .max_by_key(|pod| number_of(pod, meta::name(set)))
+    {
         work.delete("", "pods", &key_of(pod));
     }
 }
@@ -75,13 +94,17 @@ fn pod(set: &Value, number: usize, revision: &str) -> Value {
     for template in meta::array_field(set, &["spec", "volumeClaimTemplates"]) {
         let name = meta::name(template);
         volumes.retain(|volume| volume["name"] != name);
-        volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-{pod_name}")}}));
+        volumes.push(
+            json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-{pod_name}")}}),
+        );
     }
     if !volumes.is_empty() {
         pod["spec"]["volumes"] = volumes.into();
     }
     pod["spec"]["hostname"] = pod_name.as_str().into();
-    if let Some(service) = meta::str_field(set, &["spec", "serviceName"]).filter(|service| !service.is_empty()) {
+    if let Some(service) =
+        meta::str_field(set, &["spec", "serviceName"]).filter(|service| !service.is_empty())
+    {
         pod["spec"]["subdomain"] = service.into();
     }
     pod["metadata"]["name"] = pod_name.into();
@@ -93,7 +116,12 @@ fn claim(work: &mut Work<'_>, set: &Value, number: usize) {
         let name = format!("{}-{}-{number}", meta::name(template), meta::name(set));
         let claims = GroupResource::new("", "persistentvolumeclaims");
         let namespace = meta::namespace(set);
-        if work.server.store.get(&claims, &format!("{namespace}/{name}")).is_some() {
+        if work
+            .server
+            .store
+            .get(&claims, &format!("{namespace}/{name}"))
+            .is_some()
+        {
             continue;
         }
         let labels = &set["spec"]["selector"]["matchLabels"];
@@ -106,7 +134,12 @@ fn claim(work: &mut Work<'_>, set: &Value, number: usize) {
 pub(super) fn record_revision(work: &mut Work<'_>, owner: &Value, kind: &str, name: &str) {
     let namespace = meta::namespace(owner);
     let revisions = GroupResource::new("apps", "controllerrevisions");
-    if work.server.store.get(&revisions, &format!("{namespace}/{name}")).is_some() {
+    if work
+        .server
+        .store
+        .get(&revisions, &format!("{namespace}/{name}"))
+        .is_some()
+    {
         return;
     }
     let number = 1 + work.owned(owner, "apps", "controllerrevisions").len();
@@ -125,12 +158,18 @@ pub(super) fn record_revision(work: &mut Work<'_>, owner: &Value, kind: &str, na
 fn tell(work: &mut Work<'_>, set: &Value, revision: &str) {
     let pods = work.owned(set, "", "pods");
     let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-    let updated = pods.iter().filter(|pod| meta::label(pod, REVISION) == Some(revision)).count();
+    let updated = pods
+        .iter()
+        .filter(|pod| meta::label(pod, REVISION) == Some(revision))
+        .count();
     // The old revision is the current one until every Pod has the new one.
     let known = meta::str_field(set, &["status", "currentRevision"]).unwrap_or(revision);
     let done = updated == pods.len() && ready == pods.len();
     let current = if done { revision } else { known };
-    let of_current = pods.iter().filter(|pod| meta::label(pod, REVISION) == Some(current)).count();
+    let of_current = pods
+        .iter()
+        .filter(|pod| meta::label(pod, REVISION) == Some(current))
+        .count();
     let mut status = json!({
         "replicas": pods.len(), "availableReplicas": ready, "currentRevision": current, "updateRevision": revision,
         "collisionCount": 0,

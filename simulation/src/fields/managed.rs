@@ -3,8 +3,8 @@
 use argosy_object::meta;
 use serde_json::{Value, json};
 
-use super::typed::{Node, compare, merge, stated, without};
 use super::FieldSet;
+use super::typed::{Node, compare, merge, stated, without};
 use crate::refusal::{Cause, Refusal};
 
 /// Who writes, and how.
@@ -234,7 +234,10 @@ fn prune(merged: &Value, last: &FieldSet, managers: &Managers, node: Node<'_>) -
     if last.is_empty() {
         return merged.clone();
     }
-    let owned = managers.0.iter().fold(FieldSet::default(), |all, manager| all.union(&manager.fields));
+    let owned = managers
+        .0
+        .iter()
+        .fold(FieldSet::default(), |all, manager| all.union(&manager.fields));
     let (last, owned) = (last.with_named_parents(node), owned.with_named_parents(node));
     let there = stated(merged, node).with_named_parents(node);
     // What goes: it was ours, it is there, and nobody (ourselves included) owns it or anything inside it now.
@@ -252,7 +255,13 @@ fn spare(gone: &FieldSet, owned: &FieldSet) -> FieldSet {
         let member = part.member && theirs.is_none_or(FieldSet::is_empty);
         (step.clone(), super::Part { member, below })
     };
-    FieldSet(gone.0.iter().map(part).filter(|(_, part)| !part.is_void()).collect())
+    FieldSet(
+        gone.0
+            .iter()
+            .map(part)
+            .filter(|(_, part)| !part.is_void())
+            .collect(),
+    )
 }
 
 fn refuse(conflicts: &[(&Manager, FieldSet)]) -> Refusal {
@@ -266,7 +275,10 @@ fn refuse(conflicts: &[(&Manager, FieldSet)]) -> Refusal {
         } else {
             format!(" with subresource {:?}", manager.subresource)
         };
-        let with = format!("with {:?}{subresource} using {}", manager.name, manager.api_version);
+        let with = format!(
+            "with {:?}{subresource} using {}",
+            manager.name, manager.api_version
+        );
         let paths = set.paths();
         causes.extend(paths.iter().map(|path| Cause {
             reason: "FieldManagerConflict",

@@ -61,7 +61,9 @@ impl<'a> Node<'a> {
     fn is_blank(self) -> bool {
         match self {
             Node::Known(schema) => {
-                schema.fields().next().is_none() && schema.additional().is_none() && !schema.preserve_unknown()
+                schema.fields().next().is_none()
+                    && schema.additional().is_none()
+                    && !schema.preserve_unknown()
             }
             Node::Deduced => true,
         }
@@ -107,7 +109,11 @@ impl<'a> Node<'a> {
         };
         let mut named = Map::new();
         for key in keys {
-            let default = || schema.and_then(|schema| schema.field(key)).and_then(Schema::default);
+            let default = || {
+                schema
+                    .and_then(|schema| schema.field(key))
+                    .and_then(Schema::default)
+            };
             if let Some(value) = item.get(key).or_else(default) {
                 named.insert(key.clone(), value.clone());
             }
@@ -176,8 +182,16 @@ fn is_void(value: Option<&Value>) -> bool {
     }
 }
 
-fn walk(from: Option<&Value>, to: Option<&Value>, node: Node<'_>, path: &mut Vec<String>, changes: &mut Changes) {
-    let sample = to.filter(|to| !to.is_null()).or(from.filter(|from| !from.is_null()));
+fn walk(
+    from: Option<&Value>,
+    to: Option<&Value>,
+    node: Node<'_>,
+    path: &mut Vec<String>,
+    changes: &mut Changes,
+) {
+    let sample = to
+        .filter(|to| !to.is_null())
+        .or(from.filter(|from| !from.is_null()));
     let shape = sample.map_or(Shape::Leaf, |sample| node.shape(sample));
     // Two empty ones are told apart as they are written.
     let leaf = matches!(shape, Shape::Leaf) || (is_void(from) && is_void(to));
@@ -192,19 +206,26 @@ fn walk(from: Option<&Value>, to: Option<&Value>, node: Node<'_>, path: &mut Vec
     }
     let steps = |value: Option<&Value>| -> Vec<(String, Value)> {
         match value {
-            Some(Value::Object(fields)) => {
-                fields.iter().map(|(name, field)| (format!("f:{name}"), field.clone())).collect()
-            }
+            Some(Value::Object(fields)) => fields
+                .iter()
+                .map(|(name, field)| (format!("f:{name}"), field.clone()))
+                .collect(),
             Some(list @ Value::Array(_)) => {
                 let items = node.items(list).unwrap_or_default();
-                items.into_iter().map(|(step, item)| (step, item.clone())).collect()
+                items
+                    .into_iter()
+                    .map(|(step, item)| (step, item.clone()))
+                    .collect()
             }
             _ => Vec::new(),
         }
     };
     let (before, after): (BTreeMap<_, _>, BTreeMap<_, _>) =
         (steps(from).into_iter().collect(), steps(to).into_iter().collect());
-    for step in before.keys().chain(after.keys().filter(|step| !before.contains_key(*step))) {
+    for step in before
+        .keys()
+        .chain(after.keys().filter(|step| !before.contains_key(*step)))
+    {
         let (before, after) = (before.get(step), after.get(step));
         if before == after {
             continue;
@@ -246,7 +267,10 @@ fn merge_lists(base: &Value, over: &Value, node: Node<'_>) -> Value {
     let over = node.items(over).unwrap_or_default();
     let in_base: BTreeMap<&str, &Value> = base.iter().map(|(step, item)| (step.as_str(), *item)).collect();
     let in_over: BTreeMap<&str, &Value> = over.iter().map(|(step, item)| (step.as_str(), *item)).collect();
-    let mut shared = over.iter().filter(|(step, _)| in_base.contains_key(step.as_str())).peekable();
+    let mut shared = over
+        .iter()
+        .filter(|(step, _)| in_base.contains_key(step.as_str()))
+        .peekable();
     let mut done: Vec<&str> = Vec::new();
     let mut merged = Vec::new();
     let both = |step: &str, item: &Value| match in_base.get(step) {

@@ -23,7 +23,9 @@ impl ApiServer {
                 return made;
             };
             let at = self.random.usize(..table.objects.len());
-            let Some(key) = table.objects.keys().nth(at).cloned() else { return made };
+            let Some(key) = table.objects.keys().nth(at).cloned() else {
+                return made;
+            };
             let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
             let target = format!("/api/v1/namespaces/{namespace}/pods/{name}/status?fieldManager=kubelet");
             let restarts = self.random.u32(..1000);
@@ -32,7 +34,10 @@ impl ApiServer {
                 .method("PATCH")
                 .uri(target)
                 .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
-                .header(http::header::AUTHORIZATION, format!("Bearer {}", crate::access::ADMIN_TOKEN))
+                .header(
+                    http::header::AUTHORIZATION,
+                    format!("Bearer {}", crate::access::ADMIN_TOKEN),
+                )
                 .body(Bytes::from(patch.to_string()));
             if let Ok(request) = request {
                 self.handle(&request, now);

@@ -145,7 +145,9 @@ impl Slot {
 /// How many workloads have about so many objects.
 pub(super) fn workloads_of(objects: u32) -> u32 {
     let workloads = u64::from(objects) * 20 / u64::from(PER_TWENTY);
-    u32::try_from(workloads).unwrap_or(u32::MAX).max(u32::from(objects > 0))
+    u32::try_from(workloads)
+        .unwrap_or(u32::MAX)
+        .max(u32::from(objects > 0))
 }
 
 /// The definitions of the custom kinds: that of the workloads, and so many more.
@@ -171,7 +173,10 @@ pub(super) fn definitions(extra: u32) -> Vec<Value> {
     });
     let mut all = vec![definition("widgets".into(), "Widget".into(), schema)];
     let plain = json!({"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    all.extend((0..extra).map(|number| definition(format!("things{number}"), format!("Thing{number}"), plain.clone())));
+    all.extend(
+        (0..extra)
+            .map(|number| definition(format!("things{number}"), format!("Thing{number}"), plain.clone())),
+    );
     all
 }
 
@@ -188,19 +193,31 @@ pub struct Mix {
 impl Population for Mix {
     fn object(&self, index: u32) -> Value {
         let (workload, slot) = (index / SLOTS, ALL[(index % SLOTS) as usize % ALL.len()]);
-        Maker { mix: self, workload, slot }.object()
+        Maker {
+            mix: self,
+            workload,
+            slot,
+        }
+        .object()
     }
 }
 
 impl Mix {
     pub(super) fn new(seed: u64, cluster: u32, unique: bool, now: Timestamp) -> Self {
-        Self { seed, cluster, unique, now }
+        Self {
+            seed,
+            cluster,
+            unique,
+            now,
+        }
     }
 
     /// The namespaces of so many workloads, with their indices.
     pub(super) fn namespaces(&self, workloads: u32) -> Vec<(String, u32)> {
         let count = workloads.div_ceil(PER_NAMESPACE);
-        (0..count).map(|number| (format!("team-{number}"), number * PER_NAMESPACE * SLOTS)).collect()
+        (0..count)
+            .map(|number| (format!("team-{number}"), number * PER_NAMESPACE * SLOTS))
+            .collect()
     }
 
     /// The objects of a workload: slot, namespace, name, index.
@@ -208,8 +225,17 @@ impl Mix {
         let in_it = ALL.into_iter().filter(|slot| slot.is_in(workload));
         in_it
             .map(|slot| {
-                let maker = Maker { mix: self, workload, slot };
-                (slot, maker.namespace(), maker.name(slot), workload * SLOTS + slot.number())
+                let maker = Maker {
+                    mix: self,
+                    workload,
+                    slot,
+                };
+                (
+                    slot,
+                    maker.namespace(),
+                    maker.name(slot),
+                    workload * SLOTS + slot.number(),
+                )
             })
             .collect()
     }
@@ -238,7 +264,11 @@ impl Maker<'_> {
 
     /// A word that another workload has too, unless everything is to be unique.
     fn word(&self, of: u64) -> String {
-        let from = if self.mix.unique { self.random(of) } else { mixed(7, u64::from(self.workload % 8), of) };
+        let from = if self.mix.unique {
+            self.random(of)
+        } else {
+            mixed(7, u64::from(self.workload % 8), of)
+        };
         format!("{from:016x}")
     }
 
@@ -265,7 +295,9 @@ impl Maker<'_> {
     fn hash(&self, set: u32) -> String {
         let letters = b"bcdfghjklmnpqrstvwxz2456789";
         let random = self.random(100 + u64::from(set));
-        (0..10).map(|at| char::from(letters[(random >> (at * 5)) as usize % letters.len()])).collect()
+        (0..10)
+            .map(|at| char::from(letters[(random >> (at * 5)) as usize % letters.len()]))
+            .collect()
     }
 
     fn name(&self, slot: Slot) -> String {
@@ -276,7 +308,9 @@ impl Maker<'_> {
             Slot::Pod(pod) => {
                 let suffix = self.random(200 + u64::from(pod));
                 let letters = b"bcdfghjklmnpqrstvwxz2456789";
-                let suffix: String = (0..5).map(|at| char::from(letters[(suffix >> (at * 5)) as usize % letters.len()])).collect();
+                let suffix: String = (0..5)
+                    .map(|at| char::from(letters[(suffix >> (at * 5)) as usize % letters.len()]))
+                    .collect();
                 format!("{app}-{}-{suffix}", self.hash(0))
             }
             Slot::EndpointSlice => format!("{app}-{}", &self.hash(9)[..5]),
@@ -294,7 +328,9 @@ impl Maker<'_> {
     }
 
     fn time(&self, seconds_ago: i64) -> String {
-        crate::api_server::stamp(self.mix.now - SignedDuration::from_secs(seconds_ago + i64::from(self.workload)))
+        crate::api_server::stamp(
+            self.mix.now - SignedDuration::from_secs(seconds_ago + i64::from(self.workload)),
+        )
     }
 
     fn labels(&self) -> Value {
@@ -315,8 +351,13 @@ impl Maker<'_> {
         }
         if managed {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            annotations["argocd.argoproj.io/tracking-id"] =
-                format!("{}:{group}/{kind}:{}/{}", self.app(), self.namespace(), self.name(self.slot)).into();
+            annotations["argocd.argoproj.io/tracking-id"] = format!(
+                "{}:{group}/{kind}:{}/{}",
+                self.app(),
+                self.namespace(),
+                self.name(self.slot)
+            )
+            .into();
             let mut applied = object.clone();
             for field in ["status", "metadata"] {
                 if let Value::Object(fields) = &mut applied {
@@ -334,7 +375,10 @@ impl Maker<'_> {
         if metadata.is_null() {
             *metadata = json!({});
         }
-        if annotations.as_object().is_some_and(|annotations| !annotations.is_empty()) {
+        if annotations
+            .as_object()
+            .is_some_and(|annotations| !annotations.is_empty())
+        {
             metadata["annotations"] = annotations;
         }
         metadata["name"] = self.name(self.slot).into();
@@ -346,7 +390,11 @@ impl Maker<'_> {
         if metadata["labels"].is_null() {
             metadata["labels"] = self.labels();
         }
-        let manager = if managed { "argocd-controller" } else { "kube-controller-manager" };
+        let manager = if managed {
+            "argocd-controller"
+        } else {
+            "kube-controller-manager"
+        };
         let managers = managers(&object, manager, api_version, &created, &self.time(600));
         object["metadata"]["managedFields"] = managers;
         object
@@ -443,7 +491,9 @@ impl Maker<'_> {
                     "ports": [{"name": "http", "protocol": "TCP", "port": 8080}],
                 })
             }
-            Slot::ConfigMap(number) => json!({"data": {"app.conf": self.text(600 + u64::from(number), 2000)}}),
+            Slot::ConfigMap(number) => {
+                json!({"data": {"app.conf": self.text(600 + u64::from(number), 2000)}})
+            }
             Slot::Secret => {
                 let bytes = self.text(620, 700);
                 json!({
@@ -485,7 +535,12 @@ impl Maker<'_> {
 
     fn address(&self, first: u8, of: u64) -> String {
         let random = self.random(of);
-        format!("{first}.{}.{}.{}", 96 + random % 16, random >> 8 & 0xff, (random >> 16) % 254 + 1)
+        format!(
+            "{first}.{}.{}.{}",
+            96 + random % 16,
+            random >> 8 & 0xff,
+            (random >> 16) % 254 + 1
+        )
     }
 
     fn node(&self, pod: u32) -> String {
@@ -550,14 +605,20 @@ impl Maker<'_> {
         spec["enableServiceLinks"] = true.into();
         spec["preemptionPolicy"] = "PreemptLowerPriority".into();
         let toleration = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
-        spec["tolerations"] = json!([toleration("node.kubernetes.io/not-ready"), toleration("node.kubernetes.io/unreachable")]);
+        spec["tolerations"] = json!([
+            toleration("node.kubernetes.io/not-ready"),
+            toleration("node.kubernetes.io/unreachable")
+        ]);
         let started = self.time(70_000 - i64::from(pod) * 13);
         let conditions: Vec<Value> = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
             .iter()
             .map(|kind| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": started}))
             .collect();
         let image = spec["containers"][0]["image"].clone();
-        let (ip, host) = (self.address(172, 510 + u64::from(pod)), self.address(10, 540 + u64::from(pod)));
+        let (ip, host) = (
+            self.address(172, 510 + u64::from(pod)),
+            self.address(10, 540 + u64::from(pod)),
+        );
         json!({
             "metadata": {
                 "generateName": format!("{}-", self.name(Slot::ReplicaSet(0))), "labels": template["metadata"]["labels"],

@@ -67,7 +67,11 @@ pub(super) fn fill(kind: &ResourceType, object: &mut Value) {
             set(object, &["spec", "replicas"], 1);
             set(object, &["spec", "strategy", "type"], "RollingUpdate");
             if object["spec"]["strategy"]["type"] == "RollingUpdate" {
-                set(object, &["spec", "strategy", "rollingUpdate", "maxUnavailable"], "25%");
+                set(
+                    object,
+                    &["spec", "strategy", "rollingUpdate", "maxUnavailable"],
+                    "25%",
+                );
                 set(object, &["spec", "strategy", "rollingUpdate", "maxSurge"], "25%");
             }
             set(object, &["spec", "revisionHistoryLimit"], 10);
@@ -82,11 +86,27 @@ pub(super) fn fill(kind: &ResourceType, object: &mut Value) {
         ("apps", "DaemonSet") => {
             set(object, &["spec", "updateStrategy", "type"], "RollingUpdate");
             if object["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
-                set(object, &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"], 1);
-                set(object, &["spec", "updateStrategy", "rollingUpdate", "maxSurge"], 0);
+                set(
+                    object,
+                    &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"],
+                    1,
+                );
+                set(
+                    object,
+                    &["spec", "updateStrategy", "rollingUpdate", "maxSurge"],
+                    0,
+                );
             }
             set(object, &["spec", "revisionHistoryLimit"], 10);
-            set(object, &["metadata", "annotations", "deprecated.daemonset.template.generation"], "1");
+            set(
+                object,
+                &[
+                    "metadata",
+                    "annotations",
+                    "deprecated.daemonset.template.generation",
+                ],
+                "1",
+            );
             of_pod_template(object, &["spec", "template"]);
         }
         ("batch", "Job") => job_spec(object, &["spec"]),
@@ -136,9 +156,14 @@ pub(super) fn fill(kind: &ResourceType, object: &mut Value) {
             }
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration") => {
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
+        ) => {
             let mutating = kind.kind.starts_with("Mutating");
-            each(object, &["webhooks"], |webhook| admission_webhook(webhook, mutating));
+            each(object, &["webhooks"], |webhook| {
+                admission_webhook(webhook, mutating)
+            });
         }
         _ => {}
     }
@@ -165,14 +190,18 @@ fn admit_pod(pod: &mut Value) {
             key_matches && (effect == "NoExecute" || effect.is_null())
         };
         if !tolerations.iter().any(tolerated) {
-            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+            tolerations.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
+            );
         }
     }
     meta::set_field(pod, &["spec", "tolerations"], tolerations);
 }
 
 fn pod_spec(object: &mut Value, path: &[&str]) {
-    let Some(spec) = meta::field_mut(object, path).filter(|spec| spec.is_object()) else { return };
+    let Some(spec) = meta::field_mut(object, path).filter(|spec| spec.is_object()) else {
+        return;
+    };
     set(spec, &["restartPolicy"], "Always");
     set(spec, &["terminationGracePeriodSeconds"], 30);
     set(spec, &["dnsPolicy"], "ClusterFirst");
@@ -228,7 +257,10 @@ fn container(container: &mut Value, host_network: bool) {
         }
     }
     // Who states only a limit asks for as much.
-    if let Some(limits) = meta::field(container, &["resources", "limits"]).and_then(Value::as_object).cloned() {
+    if let Some(limits) = meta::field(container, &["resources", "limits"])
+        .and_then(Value::as_object)
+        .cloned()
+    {
         for (resource, limit) in limits {
             set(container, &["resources", "requests", resource.as_str()], limit);
         }
@@ -243,7 +275,9 @@ fn http_get(handler: &mut Value) {
 }
 
 fn volume(volume: &mut Value) {
-    let named_only = volume.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("name"));
+    let named_only = volume
+        .as_object()
+        .is_some_and(|fields| fields.len() == 1 && fields.contains_key("name"));
     if named_only {
         set(volume, &["emptyDir"], json!({}));
     }
@@ -268,7 +302,11 @@ fn volume(volume: &mut Value) {
         each(source, &["downwardAPI", "items"], field_refs);
     });
     if meta::field(volume, &["ephemeral", "volumeClaimTemplate", "spec"]).is_some() {
-        set(volume, &["ephemeral", "volumeClaimTemplate", "spec", "volumeMode"], "Filesystem");
+        set(
+            volume,
+            &["ephemeral", "volumeClaimTemplate", "spec", "volumeMode"],
+            "Filesystem",
+        );
     }
 }
 
@@ -276,9 +314,15 @@ fn service(service: &mut Value) {
     set(service, &["spec", "type"], "ClusterIP");
     set(service, &["spec", "sessionAffinity"], "None");
     if service["spec"]["sessionAffinity"] == "ClientIP" {
-        set(service, &["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"], 10800);
+        set(
+            service,
+            &["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"],
+            10800,
+        );
     }
-    let kind = meta::str_field(service, &["spec", "type"]).unwrap_or_default().to_owned();
+    let kind = meta::str_field(service, &["spec", "type"])
+        .unwrap_or_default()
+        .to_owned();
     each(service, &["spec", "ports"], |port| {
         set(port, &["protocol"], "TCP");
         if let Some(number) = port.get("port").cloned() {
@@ -301,11 +345,23 @@ fn stateful_set(set_object: &mut Value) {
     set(set_object, &["spec", "podManagementPolicy"], "OrderedReady");
     set(set_object, &["spec", "updateStrategy", "type"], "RollingUpdate");
     if set_object["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
-        set(set_object, &["spec", "updateStrategy", "rollingUpdate", "partition"], 0);
+        set(
+            set_object,
+            &["spec", "updateStrategy", "rollingUpdate", "partition"],
+            0,
+        );
     }
     set(set_object, &["spec", "revisionHistoryLimit"], 10);
-    set(set_object, &["spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"], "Retain");
-    set(set_object, &["spec", "persistentVolumeClaimRetentionPolicy", "whenScaled"], "Retain");
+    set(
+        set_object,
+        &["spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"],
+        "Retain",
+    );
+    set(
+        set_object,
+        &["spec", "persistentVolumeClaimRetentionPolicy", "whenScaled"],
+        "Retain",
+    );
     each(set_object, &["spec", "volumeClaimTemplates"], |claim| {
         set(claim, &["apiVersion"], "v1");
         set(claim, &["kind"], "PersistentVolumeClaim");
@@ -316,7 +372,9 @@ fn stateful_set(set_object: &mut Value) {
 }
 
 fn job_spec(job: &mut Value, path: &[&str]) {
-    let Some(spec) = meta::field_mut(job, path) else { return };
+    let Some(spec) = meta::field_mut(job, path) else {
+        return;
+    };
     if spec.get("completions").is_none() && spec.get("parallelism").is_none() {
         set(spec, &["completions"], 1);
     }
@@ -343,7 +401,9 @@ fn network_policy(policy: &mut Value) {
 }
 
 fn definition(definition: &mut Value) {
-    let kind = meta::str_field(definition, &["spec", "names", "kind"]).unwrap_or_default().to_owned();
+    let kind = meta::str_field(definition, &["spec", "names", "kind"])
+        .unwrap_or_default()
+        .to_owned();
     set(definition, &["spec", "names", "singular"], kind.to_lowercase());
     set(definition, &["spec", "names", "listKind"], format!("{kind}List"));
     set(definition, &["spec", "conversion", "strategy"], "None");

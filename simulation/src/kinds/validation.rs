@@ -11,10 +11,12 @@ use crate::refusal::{Cause, Refusal};
 use crate::registry::ResourceType;
 use crate::selector::Selector;
 
-static SUBDOMAIN: LazyLock<Regex> = LazyLock::new(|| regex(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"));
+static SUBDOMAIN: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"));
 static LABEL: LazyLock<Regex> = LazyLock::new(|| regex(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"));
 static SERVICE: LazyLock<Regex> = LazyLock::new(|| regex(r"^[a-z]([-a-z0-9]*[a-z0-9])?$"));
-static LABEL_VALUE: LazyLock<Regex> = LazyLock::new(|| regex(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"));
+static LABEL_VALUE: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"));
 
 fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is right")
@@ -55,10 +57,16 @@ pub(crate) fn updated(kind: &ResourceType, version: &str, old: &Value, new: &Val
             });
         }
     }
-    if (kind.kind == "ConfigMap" || kind.kind == "Secret") && kind.group.is_empty() && old["immutable"] == true {
+    if (kind.kind == "ConfigMap" || kind.kind == "Secret")
+        && kind.group.is_empty()
+        && old["immutable"] == true
+    {
         for field in ["data", "binaryData"] {
             if old[field] != new[field] {
-                causes.push(Cause::forbidden(field, "field is immutable when `immutable` is set"));
+                causes.push(Cause::forbidden(
+                    field,
+                    "field is immutable when `immutable` is set",
+                ));
             }
         }
     }
@@ -89,9 +97,17 @@ fn name(kind: &ResourceType, object: &Value, causes: &mut Vec<Cause>) {
     if !pattern.is_match(name) {
         causes.push(Cause::invalid("metadata.name", &name.into(), text));
     }
-    let longest = if matches!(id(kind), ("", "Namespace" | "Service")) { 63 } else { 253 };
+    let longest = if matches!(id(kind), ("", "Namespace" | "Service")) {
+        63
+    } else {
+        253
+    };
     if name.len() > longest {
-        causes.push(Cause::invalid("metadata.name", &name.into(), &format!("must be no more than {longest} characters")));
+        causes.push(Cause::invalid(
+            "metadata.name",
+            &name.into(),
+            &format!("must be no more than {longest} characters"),
+        ));
     }
 }
 
@@ -171,7 +187,11 @@ fn pod_spec(object: &Value, path: &[&str], causes: &mut Vec<Cause>) {
         } else if !LABEL.is_match(name) {
             causes.push(Cause::invalid(format!("{at}.name"), &name.into(), LABEL_TEXT));
         }
-        if containers[..index].iter().any(|other| other["name"] == container["name"]) && !name.is_empty() {
+        if containers[..index]
+            .iter()
+            .any(|other| other["name"] == container["name"])
+            && !name.is_empty()
+        {
             causes.push(Cause {
                 reason: "FieldValueDuplicate",
                 field: format!("{at}.name"),
@@ -209,7 +229,11 @@ fn service(object: &Value, causes: &mut Vec<Cause>) {
 fn immutable(kind: &ResourceType) -> &'static [&'static [&'static str]] {
     match id(kind) {
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => &[&["spec", "selector"]],
-        ("batch", "Job") => &[&["spec", "selector"], &["spec", "template"], &["spec", "completions"]],
+        ("batch", "Job") => &[
+            &["spec", "selector"],
+            &["spec", "template"],
+            &["spec", "completions"],
+        ],
         ("", "Secret") => &[&["type"]],
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &[&["roleRef"]],
         ("storage.k8s.io", "StorageClass") => &[&["provisioner"], &["parameters"], &["reclaimPolicy"]],

@@ -50,7 +50,9 @@ pub(super) fn document(scope: &Scope<'_>, request: &Request) -> Result<Value, Re
         _ => any(request)?,
     };
     if !object.is_object() {
-        return Err(Refusal::bad_request(format!("the object provided is unrecognized (must be of type {kind})")));
+        return Err(Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind})"
+        )));
     }
     check_kind(scope, &mut object)?;
     Ok(object)
@@ -101,13 +103,20 @@ pub(super) fn normalise(writing: &mut Writing<'_>, object: Value) -> Result<Valu
         shapes::normalise(&mut object, shape, "", &mut reading);
     }
     let described = || {
-        format!("{} in version {:?} cannot be handled as a {}", scope.kind.kind, scope.place.version, scope.kind.kind)
+        format!(
+            "{} in version {:?} cannot be handled as a {}",
+            scope.kind.kind, scope.place.version, scope.kind.kind
+        )
     };
     if let Some(mismatch) = reading.mismatch {
         return Err(Refusal::bad_request(format!("{}: {mismatch}", described())));
     }
     if !reading.unknown.is_empty() {
-        let texts: Vec<String> = reading.unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
+        let texts: Vec<String> = reading
+            .unknown
+            .iter()
+            .map(|field| format!("unknown field {field:?}"))
+            .collect();
         match writing.strictness {
             Strictness::Strict => {
                 return Err(Refusal::bad_request(format!(

@@ -29,10 +29,19 @@ pub(super) fn create(
     let mut object = body::normalise(writing, object)?;
     place_in_namespace(server, writing, &mut object)?;
     if !meta::resource_version(&object).is_empty() {
-        return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(Refusal::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
     let managers = Managers::of(&object);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "generation", "managedFields"] {
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "uid",
+        "generation",
+        "managedFields",
+    ] {
         meta::remove_field(&mut object, &["metadata", field]);
     }
     meta::remove_field(&mut object, &["metadata", "creationTimestamp"]);
@@ -56,7 +65,11 @@ pub(super) fn create(
     if server.store.get(&scope.resource(), &key).is_some() {
         return Err(Refusal::already_exists(scope.kind, &name));
     }
-    if let Some(deprecated) = scope.kind.version(&scope.place.version).and_then(|version| version.deprecated.clone()) {
+    if let Some(deprecated) = scope
+        .kind
+        .version(&scope.place.version)
+        .and_then(|version| version.deprecated.clone())
+    {
         writing.warnings.push(deprecated);
     }
     Ok(commit(server, writing, key, object))
@@ -85,7 +98,11 @@ fn place_in_namespace(server: &ApiServer, writing: &Writing<'_>, object: &mut Va
         return Err(Refusal::not_found(kind, namespace));
     };
     if meta::deletion_timestamp(&entry.content.value()).is_some() {
-        return Err(Refusal::namespace_terminating(scope.kind, meta::name(object), namespace));
+        return Err(Refusal::namespace_terminating(
+            scope.kind,
+            meta::name(object),
+            namespace,
+        ));
     }
     Ok(())
 }
@@ -101,7 +118,11 @@ fn own(server: &ApiServer, writing: &Writing<'_>, object: &mut Value, managers: 
         subresource: "",
         now: &scope.stamp(),
     };
-    let reset: &[&str] = if scope.kind.has_status() { &["f:status"] } else { &[] };
+    let reset: &[&str] = if scope.kind.has_status() {
+        &["f:status"]
+    } else {
+        &[]
+    };
     with_node(server, scope, |node| {
         fields::update(&empty, object, managers, &author, reset, node).write_to(object);
     });
@@ -117,7 +138,11 @@ fn name(server: &mut ApiServer, writing: &Writing<'_>, object: &mut Value) -> Re
         }
         let suffix = server.letters(5);
         let room = prefix.len().min(58);
-        meta::set_field(object, &["metadata", "name"], format!("{}{suffix}", &prefix[..room]));
+        meta::set_field(
+            object,
+            &["metadata", "name"],
+            format!("{}{suffix}", &prefix[..room]),
+        );
     }
     Ok(())
 }
@@ -139,7 +164,14 @@ impl ApiServer {
 pub(crate) fn uid_of(bits: u128) -> String {
     let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{bits:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }
 
 /// What can be created below an object: evictions and bindings of Pods, tokens of ServiceAccounts.
@@ -149,7 +181,11 @@ pub(super) fn on_subresource(
     request: &Request,
 ) -> Result<Response<Bytes>, Refusal> {
     let scope = writing.scope;
-    let entry = server.store.get(&scope.resource(), &scope.key()).cloned().ok_or_else(|| scope.not_found())?;
+    let entry = server
+        .store
+        .get(&scope.resource(), &scope.key())
+        .cloned()
+        .ok_or_else(|| scope.not_found())?;
     let given = body::any(request)?;
     match scope.place.subresource.as_str() {
         "eviction" => {
@@ -164,13 +200,27 @@ pub(super) fn on_subresource(
             let expires = scope.now + jiff::SignedDuration::from_hours(1);
             let mut answer = given;
             let token = format!("simulated-{}", server.letters(24));
-            let name = format!("system:serviceaccount:{}:{}", scope.place.namespace, scope.place.name);
-            server.admit(&token, crate::access::User::new(&name, &["system:authenticated", "system:serviceaccounts"]));
-            answer["status"] = json!({"token": token, "expirationTimestamp": crate::api_server::stamp(expires)});
-            return Ok(crate::api_server::json_response(StatusCode::CREATED, answer.to_string().into()));
+            let name = format!(
+                "system:serviceaccount:{}:{}",
+                scope.place.namespace, scope.place.name
+            );
+            server.admit(
+                &token,
+                crate::access::User::new(&name, &["system:authenticated", "system:serviceaccounts"]),
+            );
+            answer["status"] =
+                json!({"token": token, "expirationTimestamp": crate::api_server::stamp(expires)});
+            return Ok(crate::api_server::json_response(
+                StatusCode::CREATED,
+                answer.to_string().into(),
+            ));
         }
         _ => return Err(Refusal::method_not_allowed()),
     }
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Ok(crate::api_server::json_response(StatusCode::CREATED, status.to_string().into()))
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(crate::api_server::json_response(
+        StatusCode::CREATED,
+        status.to_string().into(),
+    ))
 }

@@ -79,7 +79,11 @@ fn propagation(text: &str) -> Result<Option<Propagation>, Refusal> {
         "Foreground" => Propagation::Foreground,
         "Orphan" => Propagation::Orphan,
         other => {
-            let cause = Cause::unsupported("propagationPolicy", &other.into(), &["Foreground", "Background", "Orphan", "nil"]);
+            let cause = Cause::unsupported(
+                "propagationPolicy",
+                &other.into(),
+                &["Foreground", "Background", "Orphan", "nil"],
+            );
             return Err(Refusal::invalid_as("meta.k8s.io", "DeleteOptions", "", &[cause]));
         }
     }))
@@ -101,7 +105,11 @@ pub(super) fn one(
 ) -> Result<Response<Bytes>, Refusal> {
     let scope = writing.scope;
     let options = Options::read(writing, request)?;
-    let entry = server.store.get(&scope.resource(), &scope.key()).cloned().ok_or_else(|| scope.not_found())?;
+    let entry = server
+        .store
+        .get(&scope.resource(), &scope.key())
+        .cloned()
+        .ok_or_else(|| scope.not_found())?;
     let object = entry.content.value();
     let name = meta::name(&object).to_owned();
     let uid = meta::uid(&object).to_owned();
@@ -114,7 +122,10 @@ pub(super) fn one(
 }
 
 fn whole(writing: &Writing<'_>, object: &Value) -> Response<Bytes> {
-    let entry = Entry { version: 0, content: Content::of(object) };
+    let entry = Entry {
+        version: 0,
+        content: Content::of(object),
+    };
     writing.answer(&entry, StatusCode::OK)
 }
 
@@ -141,7 +152,14 @@ pub(super) fn many(
         })
         .collect();
     for (key, entry) in objects {
-        delete(server, scope.kind, &key, entry.content.value(), &options, scope.now)?;
+        delete(
+            server,
+            scope.kind,
+            &key,
+            entry.content.value(),
+            &options,
+            scope.now,
+        )?;
     }
     let body = format!(
         "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{version}\"}},\"items\":[{}]}}",
@@ -158,8 +176,16 @@ fn select(
     namespace: &str,
     selector: &Selector,
 ) -> Vec<(String, Entry)> {
-    let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-    let entries = server.store.table(resource).into_iter().flat_map(|table| &table.objects);
+    let prefix = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{namespace}/")
+    };
+    let entries = server
+        .store
+        .table(resource)
+        .into_iter()
+        .flat_map(|table| &table.objects);
     entries
         .filter(|(key, _)| key.starts_with(&prefix))
         .filter(|(_, entry)| selector.is_everything() || selector.matches(&entry.content.value()))
@@ -204,10 +230,22 @@ pub(crate) fn delete_by_machinery(
     foreground: bool,
     now: Timestamp,
 ) {
-    let Some(kind) = server.registry.get(resource).cloned() else { return };
-    let Some(entry) = server.store.get(resource, key).cloned() else { return };
-    let propagation = if foreground { Propagation::Foreground } else { Propagation::Background };
-    let options = Options { grace, propagation: Some(propagation), ..Options::default() };
+    let Some(kind) = server.registry.get(resource).cloned() else {
+        return;
+    };
+    let Some(entry) = server.store.get(resource, key).cloned() else {
+        return;
+    };
+    let propagation = if foreground {
+        Propagation::Foreground
+    } else {
+        Propagation::Background
+    };
+    let options = Options {
+        grace,
+        propagation: Some(propagation),
+        ..Options::default()
+    };
     // Without preconditions a delete is not refused.
     let _ = delete(server, &kind, key, entry.content.value(), &options, now);
 }
@@ -255,12 +293,18 @@ fn delete(
             meta::set_field(&mut object, &["status", "phase"], "Terminating");
         }
     }
-    let stored = server.store.get(&kind.resource(), key).map(|entry| entry.content.value());
+    let stored = server
+        .store
+        .get(&kind.resource(), key)
+        .map(|entry| entry.content.value());
     if options.dry_run || (stored.as_ref() == Some(&object) && before == object) {
         return Ok(Deleted::Going(object));
     }
     store_by_machinery(server, &kind.resource(), key, object);
-    let now = server.store.get(&kind.resource(), key).map(|entry| entry.content.value());
+    let now = server
+        .store
+        .get(&kind.resource(), key)
+        .map(|entry| entry.content.value());
     Ok(Deleted::Going(now.unwrap_or_else(|| Value::Object(Map::new()))))
 }
 
@@ -275,7 +319,11 @@ fn check(kind: &ResourceType, object: &Value, options: &Options) -> Result<(), R
         return Err(Refusal::precondition(kind, name, &why));
     }
     let record = meta::resource_version(object);
-    if let Some(version) = options.resource_version.as_deref().filter(|version| *version != record) {
+    if let Some(version) = options
+        .resource_version
+        .as_deref()
+        .filter(|version| *version != record)
+    {
         let why = format!(
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({record}). The object \
              might have been modified"
@@ -307,8 +355,10 @@ fn default_propagation(kind: &ResourceType) -> Propagation {
 
 /// Sets the finalizer by which the garbage collector knows what to do with dependents.
 fn finalise_by(object: &mut Value, propagation: Propagation) {
-    let mut finalizers: Vec<String> =
-        meta::finalizers(object).filter(|name| *name != FOREGROUND && *name != ORPHAN).map(str::to_owned).collect();
+    let mut finalizers: Vec<String> = meta::finalizers(object)
+        .filter(|name| *name != FOREGROUND && *name != ORPHAN)
+        .map(str::to_owned)
+        .collect();
     match propagation {
         Propagation::Background => {}
         Propagation::Foreground => finalizers.push(FOREGROUND.to_owned()),

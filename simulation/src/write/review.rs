@@ -13,17 +13,26 @@ use crate::request::{Place, Request};
 
 /// Whether the kind is a question.
 pub(super) fn is_one(scope: &Scope<'_>) -> bool {
-    matches!(scope.kind.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io")
+    matches!(
+        scope.kind.group.as_str(),
+        "authorization.k8s.io" | "authentication.k8s.io"
+    )
 }
 
 /// The question with its answer.
-pub(super) fn answer(server: &ApiServer, scope: &Scope<'_>, request: &Request) -> Result<Response<Bytes>, Refusal> {
+pub(super) fn answer(
+    server: &ApiServer,
+    scope: &Scope<'_>,
+    request: &Request,
+) -> Result<Response<Bytes>, Refusal> {
     let mut question = body::document(scope, request)?;
     let status = match scope.kind.kind.as_str() {
         "SelfSubjectAccessReview" => access_status(server, scope.user, &question["spec"]),
         "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            let groups: Vec<&str> =
-                meta::array_field(&question, &["spec", "groups"]).iter().filter_map(Value::as_str).collect();
+            let groups: Vec<&str> = meta::array_field(&question, &["spec", "groups"])
+                .iter()
+                .filter_map(Value::as_str)
+                .collect();
             let name = meta::str_field(&question, &["spec", "user"]).unwrap_or_default();
             access_status(server, &User::new(name, &groups), &question["spec"])
         }
@@ -37,7 +46,9 @@ pub(super) fn answer(server: &ApiServer, scope: &Scope<'_>, request: &Request) -
         "TokenReview" => {
             let token = meta::str_field(&question, &["spec", "token"]).unwrap_or_default();
             match server.users.get(token) {
-                Some(user) => json!({"authenticated": true, "user": {"username": user.name, "groups": user.groups}}),
+                Some(user) => {
+                    json!({"authenticated": true, "user": {"username": user.name, "groups": user.groups}})
+                }
                 None => json!({"user": {}, "error": "invalid bearer token"}),
             }
         }

@@ -77,11 +77,17 @@ pub(super) fn patch(
     }
     if !matches!(
         media,
-        "application/json-patch+json" | "application/merge-patch+json" | "application/strategic-merge-patch+json"
+        "application/json-patch+json"
+            | "application/merge-patch+json"
+            | "application/strategic-merge-patch+json"
     ) {
         return Err(Refusal::unsupported_media_type("415: Unsupported Media Type"));
     }
-    let current = server.store.get(&scope.resource(), &scope.key()).cloned().ok_or_else(|| scope.not_found())?;
+    let current = server
+        .store
+        .get(&scope.resource(), &scope.key())
+        .cloned()
+        .ok_or_else(|| scope.not_found())?;
     let given: Value = serde_json::from_slice(request.body())
         .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
     let stored = current.content.value();
@@ -143,7 +149,9 @@ fn apply(
     }
     let mut config = body::yaml_value(request.body())?;
     if !config.is_object() {
-        return Err(Refusal::bad_request("error decoding YAML: an applied configuration is an object"));
+        return Err(Refusal::bad_request(
+            "error decoding YAML: an applied configuration is an object",
+        ));
     }
     for field in ["apiVersion", "kind"] {
         if config[field].as_str().is_none_or(str::is_empty) {
@@ -190,7 +198,10 @@ fn apply(
         fields::apply(&live, &config, managers, &author.as_author(), reset, force, node)
     })?;
     let mut merged = merged;
-    let head = (scope.kind.api_version(&scope.place.version), scope.kind.kind.clone());
+    let head = (
+        scope.kind.api_version(&scope.place.version),
+        scope.kind.kind.clone(),
+    );
     merged["apiVersion"] = head.0.into();
     merged["kind"] = head.1.into();
     if merged.get("metadata").is_none_or(Value::is_null) {
@@ -274,7 +285,10 @@ fn change(
         && (scope.kind.kind != "Namespace" || meta::array_field(&new, &["spec", "finalizers"]).is_empty());
     if finished && !writing.dry_run {
         let gone = discard(server, &scope.resource(), &scope.key(), new);
-        return Ok(Entry { version: server.store.version(), content: Content::of(&gone) });
+        return Ok(Entry {
+            version: server.store.version(),
+            content: Content::of(&gone),
+        });
     }
     Ok(commit(server, writing, scope.key(), new))
 }

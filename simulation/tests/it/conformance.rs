@@ -11,6 +11,7 @@ use crate::support::{Remote, Reply};
 
 mod fixed;
 mod random;
+mod recording;
 
 /// One request of a script. `$version` in it is the resourceVersion that the last answer about that object had.
 #[derive(Clone, Debug)]
@@ -23,7 +24,12 @@ struct Step {
 
 impl Step {
     fn new(method: &'static str, target: impl Into<String>, media: &'static str, body: Value) -> Self {
-        Self { method, target: target.into(), media, body }
+        Self {
+            method,
+            target: target.into(),
+            media,
+            body,
+        }
     }
 }
 
@@ -41,14 +47,20 @@ async fn real() -> Option<(RealCluster, Remote)> {
             return None;
         }
     };
-    let cluster = tokio::task::spawn_blocking(|| RealCluster::start(binaries)).await.unwrap().unwrap();
+    let cluster = tokio::task::spawn_blocking(|| RealCluster::start(binaries))
+        .await
+        .unwrap()
+        .unwrap();
     let kubeconfig: Value = serde_json::from_slice(&std::fs::read(cluster.kubeconfig()).unwrap()).unwrap();
     let remote = Remote::connect(kubeconfig).await;
     Some((cluster, remote))
 }
 
 async fn simulated() -> (Cluster, Remote) {
-    let options = Options { nodes: 0, ..Options::default() };
+    let options = Options {
+        nodes: 0,
+        ..Options::default()
+    };
     let cluster = Cluster::start(options, Transport::Tls).await.unwrap();
     let remote = Remote::connect(cluster.kubeconfig().unwrap()).await;
     (cluster, remote)
@@ -85,7 +97,11 @@ async fn run(step: &Step, remote: &Remote, last: &mut String) -> Reply {
     let target = step.target.replace("$continue", last);
     let reply = remote.call(step.method, &target, step.media, &body).await;
     let metadata = &reply.body["metadata"];
-    if let Some(version) = metadata["continue"].as_str().filter(|token| !token.is_empty()).or(metadata["resourceVersion"].as_str()) {
+    if let Some(version) = metadata["continue"]
+        .as_str()
+        .filter(|token| !token.is_empty())
+        .or(metadata["resourceVersion"].as_str())
+    {
         version.clone_into(last);
     }
     reply
@@ -106,8 +122,14 @@ fn scrub(value: &mut Value, name: &str) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| scrub(item, name)),
         Value::String(text) => match name {
-            "uid" | "resourceVersion" | "time" | "creationTimestamp" | "deletionTimestamp" | "lastTransitionTime"
-            | "lastPhaseTransitionTime" | "continue" => {
+            "uid"
+            | "resourceVersion"
+            | "time"
+            | "creationTimestamp"
+            | "deletionTimestamp"
+            | "lastTransitionTime"
+            | "lastPhaseTransitionTime"
+            | "continue" => {
                 if !text.is_empty() {
                     *value = format!("<{name}>").into();
                 }
@@ -147,8 +169,13 @@ fn lines_that_differ(expected: &Reply, got: &Reply) -> String {
     let (expected, got): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), got.lines().collect());
     let only = |these: &[&str], those: &[&str], mark: &str| {
         let trimmed: Vec<&str> = those.iter().map(|line| line.trim_end_matches(',')).collect();
-        let lines = these.iter().filter(|line| !trimmed.contains(&line.trim_end_matches(',')));
-        lines.take(25).map(|line| format!("  {mark} {line}\n")).collect::<String>()
+        let lines = these
+            .iter()
+            .filter(|line| !trimmed.contains(&line.trim_end_matches(',')));
+        lines
+            .take(25)
+            .map(|line| format!("  {mark} {line}\n"))
+            .collect::<String>()
     };
     let mut text = only(&expected, &got, "real     ") + &only(&got, &expected, "simulated");
     if text.is_empty() {
@@ -160,20 +187,36 @@ fn lines_that_differ(expected: &Reply, got: &Reply) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_are_those_of_a_kube_apiserver() {
-    let Some((real_cluster, real)) = real().await else { return };
+    let Some((real_cluster, real)) = real().await else {
+        return;
+    };
     let (simulated_cluster, simulated) = simulated().await;
     let setup = [
-        Step::new("POST", "/api/v1/namespaces", JSON, json!({"metadata": {"name": "script"}})),
-        Step::new("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON, fixed::definition()),
+        Step::new(
+            "POST",
+            "/api/v1/namespaces",
+            JSON,
+            json!({"metadata": {"name": "script"}}),
+        ),
+        Step::new(
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            JSON,
+            fixed::definition(),
+        ),
     ];
     let mut found = differences(&setup, &real, &simulated).await;
     served(&real).await;
     served(&simulated).await;
     let fixed = fixed::script();
     found.extend(differences(&fixed, &real, &simulated).await);
-    let seed = std::env::var("ARGOSY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = std::env::var("ARGOSY_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
     let random = random::script(seed, 400);
     found.extend(differences(&random, &real, &simulated).await);
+    found.extend(recording::check(&real).await);
     let steps = setup.len() + fixed.len() + random.len();
     drop((real_cluster, simulated_cluster));
     assert!(
@@ -187,7 +230,14 @@ async fn answers_are_those_of_a_kube_apiserver() {
 /// Waits until the custom kind is served.
 async fn served(remote: &Remote) {
     for _ in 0..600 {
-        let reply = remote.call("GET", "/apis/script.example.com/v1/namespaces/script/widgets", JSON, "").await;
+        let reply = remote
+            .call(
+                "GET",
+                "/apis/script.example.com/v1/namespaces/script/widgets",
+                JSON,
+                "",
+            )
+            .await;
         if reply.code == 200 {
             return;
         }

@@ -9,13 +9,25 @@ use crate::support::Direct;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 fn rule(verb: &str, fault: Fault, times: u32) -> Rule {
-    Rule { verb: verb.into(), plural: "configmaps".into(), percent: 100, times: Some(times), fault }
+    Rule {
+        verb: verb.into(),
+        plural: "configmaps".into(),
+        percent: 100,
+        times: Some(times),
+        fault,
+    }
 }
 
 fn direct() -> Direct {
-    let mut direct = Direct::new(Options { controllers: false, ..Options::default() });
+    let mut direct = Direct::new(Options {
+        controllers: false,
+        ..Options::default()
+    });
     for name in ["a", "b", "c"] {
-        assert_eq!(direct.call("POST", MAPS, &json!({"metadata": {"name": name}})).0, 201);
+        assert_eq!(
+            direct.call("POST", MAPS, &json!({"metadata": {"name": name}})).0,
+            201
+        );
     }
     direct
 }
@@ -23,8 +35,16 @@ fn direct() -> Direct {
 #[test]
 fn a_rule_hits_as_often_as_it_says_and_only_what_it_names() {
     let mut direct = direct();
-    direct.server.faults().add(rule("list", Fault::Error(429, Some(2)), 1));
-    assert_eq!(direct.call("GET", "/api/v1/namespaces/default/secrets", &Value::Null).0, 200);
+    direct
+        .server
+        .faults()
+        .add(rule("list", Fault::Error(429, Some(2)), 1));
+    assert_eq!(
+        direct
+            .call("GET", "/api/v1/namespaces/default/secrets", &Value::Null)
+            .0,
+        200
+    );
     assert_eq!(direct.call("GET", &format!("{MAPS}/a"), &Value::Null).0, 200);
     match direct.answer("GET", MAPS, "", "") {
         Answer::Document(response) => {
@@ -40,14 +60,29 @@ fn a_rule_hits_as_often_as_it_says_and_only_what_it_names() {
 fn a_connection_breaks() {
     let mut direct = direct();
     direct.server.faults().add(rule("create", Fault::Reset, 1));
-    assert!(matches!(direct.answer("POST", MAPS, "application/json", "{\"metadata\":{\"name\":\"d\"}}"), Answer::Broken));
+    assert!(matches!(
+        direct.answer(
+            "POST",
+            MAPS,
+            "application/json",
+            "{\"metadata\":{\"name\":\"d\"}}"
+        ),
+        Answer::Broken
+    ));
     assert_eq!(direct.call("GET", &format!("{MAPS}/d"), &Value::Null).0, 404);
 }
 
 #[test]
 fn a_watch_is_cut_in_the_middle_of_a_line() {
     let mut direct = direct();
-    direct.server.faults().add(rule("watch", Fault::CutWatch { events: 2, torn: true }, 1));
+    direct.server.faults().add(rule(
+        "watch",
+        Fault::CutWatch {
+            events: 2,
+            torn: true,
+        },
+        1,
+    ));
     let mut watch = direct.watch(&format!("{MAPS}?watch=true"));
     let lines = direct.server.next_events(&mut watch, direct.now);
     assert_eq!(lines.len(), 2);
@@ -58,7 +93,10 @@ fn a_watch_is_cut_in_the_middle_of_a_line() {
 #[test]
 fn a_watch_goes_silent_and_stays_open() {
     let mut direct = direct();
-    direct.server.faults().add(rule("watch", Fault::SilenceWatch { events: 1 }, 1));
+    direct
+        .server
+        .faults()
+        .add(rule("watch", Fault::SilenceWatch { events: 1 }, 1));
     let mut watch = direct.watch(&format!("{MAPS}?watch=true"));
     assert_eq!(direct.events(&mut watch), ["ADDED a"]);
     direct.call("POST", MAPS, &json!({"metadata": {"name": "d"}}));
@@ -69,8 +107,14 @@ fn a_watch_goes_silent_and_stays_open() {
 fn a_stale_read_shows_what_was() {
     let mut direct = direct();
     direct.call("DELETE", &format!("{MAPS}/c"), &Value::Null);
-    direct.server.faults().add(rule("list", Fault::Stale { changes: 1 }, 1));
-    direct.server.faults().add(rule("get", Fault::Stale { changes: 1 }, 1));
+    direct
+        .server
+        .faults()
+        .add(rule("list", Fault::Stale { changes: 1 }, 1));
+    direct
+        .server
+        .faults()
+        .add(rule("get", Fault::Stale { changes: 1 }, 1));
     let (_, list) = direct.call("GET", MAPS, &Value::Null);
     assert_eq!(list["items"].as_array().unwrap().len(), 3);
     assert_eq!(direct.call("GET", &format!("{MAPS}/c"), &Value::Null).0, 200);
@@ -82,7 +126,9 @@ fn a_change_behind_the_watch_is_seen_by_reads_alone() {
     let mut direct = direct();
     let mut watch = direct.watch(&format!("{MAPS}?watch=true"));
     direct.events(&mut watch);
-    direct.server.alter_silently("", "configmaps", "default", "b", None);
+    direct
+        .server
+        .alter_silently("", "configmaps", "default", "b", None);
     assert!(direct.events(&mut watch).is_empty());
     assert_eq!(direct.call("GET", &format!("{MAPS}/b"), &Value::Null).0, 404);
 }

@@ -26,7 +26,8 @@ fn kubectl(kubeconfig: &Path, home: &Path, args: &[&str], input: &str) -> Option
     };
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     Some((output.status.success(), text))
 }
 
@@ -63,23 +64,78 @@ async fn kubectl_gets_applies_watches_and_deletes() {
             let (fine, text) = run(args, input).unwrap();
             assert!(fine, "kubectl {args:?}: {text}");
             for word in words {
-                assert!(text.contains(word), "kubectl {args:?} does not say {word:?}: {text}");
+                assert!(
+                    text.contains(word),
+                    "kubectl {args:?} does not say {word:?}: {text}"
+                );
             }
         };
-        must(&["api-resources", "-o", "name"], "", &["deployments.apps", "configmaps"]);
-        must(&["apply", "-f", "-"], WORKLOAD, &["configmap/settings created", "deployment.apps/web created"]);
-        must(&["apply", "-f", "-"], WORKLOAD, &["configmap/settings unchanged", "deployment.apps/web unchanged"]);
+        must(
+            &["api-resources", "-o", "name"],
+            "",
+            &["deployments.apps", "configmaps"],
+        );
+        must(
+            &["apply", "-f", "-"],
+            WORKLOAD,
+            &["configmap/settings created", "deployment.apps/web created"],
+        );
+        must(
+            &["apply", "-f", "-"],
+            WORKLOAD,
+            &["configmap/settings unchanged", "deployment.apps/web unchanged"],
+        );
         let changed = WORKLOAD.replace("red", "green").replace("nginx:1", "nginx:2");
-        must(&["apply", "-f", "-"], &changed, &["configmap/settings configured", "deployment.apps/web configured"]);
-        must(&["rollout", "status", "deployment/web", "--timeout=60s"], "", &["successfully rolled out"]);
+        must(
+            &["apply", "-f", "-"],
+            &changed,
+            &["configmap/settings configured", "deployment.apps/web configured"],
+        );
+        must(
+            &["rollout", "status", "deployment/web", "--timeout=60s"],
+            "",
+            &["successfully rolled out"],
+        );
         must(&["get", "deployment", "web"], "", &["READY", "2/2"]);
-        must(&["get", "configmap", "settings", "-o", "jsonpath={.data.color}"], "", &["green"]);
-        must(&["apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-"], &changed, &["serverside-applied"]);
+        must(
+            &["get", "configmap", "settings", "-o", "jsonpath={.data.color}"],
+            "",
+            &["green"],
+        );
+        must(
+            &[
+                "apply",
+                "--server-side",
+                "--field-manager=other",
+                "--force-conflicts",
+                "-f",
+                "-",
+            ],
+            &changed,
+            &["serverside-applied"],
+        );
         must(&["explain", "deployment.spec.replicas"], "", &["<integer>"]);
         must(&["scale", "deployment", "web", "--replicas=1"], "", &["scaled"]);
-        must(&["wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/web", "--timeout=60s"], "", &["condition met"]);
-        must(&["get", "pods", "--watch", "--request-timeout=2s", "-o", "name"], "", &["pod/web-"]);
-        must(&["delete", "-f", "-", "--timeout=60s"], WORKLOAD, &["\"web\" deleted"]);
+        must(
+            &[
+                "wait",
+                "--for=jsonpath={.status.readyReplicas}=1",
+                "deployment/web",
+                "--timeout=60s",
+            ],
+            "",
+            &["condition met"],
+        );
+        must(
+            &["get", "pods", "--watch", "--request-timeout=2s", "-o", "name"],
+            "",
+            &["pod/web-"],
+        );
+        must(
+            &["delete", "-f", "-", "--timeout=60s"],
+            WORKLOAD,
+            &["\"web\" deleted"],
+        );
         let (_, text) = run(&["get", "deployment", "web"], "").unwrap();
         assert!(text.contains("NotFound"), "{text}");
     });

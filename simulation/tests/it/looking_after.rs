@@ -24,7 +24,9 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 fn names(direct: &mut Direct, path: &str) -> Vec<String> {
     let (_, list) = direct.call("GET", path, &Value::Null);
     let items = list["items"].as_array().unwrap().iter();
-    items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    items
+        .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -34,7 +36,10 @@ fn a_deployment_gets_its_pods_and_says_so() {
     direct.settle();
     let (_, web) = direct.call("GET", &format!("{DEPLOYMENTS}/web"), &Value::Null);
     let status = &web["status"];
-    assert_eq!((&status["readyReplicas"], &status["observedGeneration"]), (&json!(3), &web["metadata"]["generation"]));
+    assert_eq!(
+        (&status["readyReplicas"], &status["observedGeneration"]),
+        (&json!(3), &web["metadata"]["generation"])
+    );
     assert_eq!(web["metadata"]["generation"], 1);
     assert_eq!(names(&mut direct, "/api/v1/namespaces/default/pods").len(), 3);
 }
@@ -51,9 +56,15 @@ fn a_new_template_replaces_the_pods_and_keeps_the_old_set() {
     let after = names(&mut direct, "/api/v1/namespaces/default/pods");
     assert_eq!(after.len(), 3);
     assert!(after.iter().all(|name| !before.contains(name)));
-    assert_eq!(names(&mut direct, "/apis/apps/v1/namespaces/default/replicasets").len(), 2);
+    assert_eq!(
+        names(&mut direct, "/apis/apps/v1/namespaces/default/replicasets").len(),
+        2
+    );
     let (_, web) = direct.call("GET", &format!("{DEPLOYMENTS}/web"), &Value::Null);
-    assert_eq!(web["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
+    assert_eq!(
+        web["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
+        "2"
+    );
     assert_eq!(web["status"]["updatedReplicas"], 3);
 }
 
@@ -62,11 +73,16 @@ fn a_rollout_that_cannot_start_keeps_the_old_pods() {
     let mut direct = cluster();
     direct.call("POST", DEPLOYMENTS, &deployment("nginx:1", 4));
     direct.settle();
-    let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "missing:2"}]}}}});
+    let patch =
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "missing:2"}]}}}});
     direct.call("PATCH", &format!("{DEPLOYMENTS}/web"), &patch);
     direct.settle();
     let (_, web) = direct.call("GET", &format!("{DEPLOYMENTS}/web"), &Value::Null);
-    assert!(web["status"]["availableReplicas"].as_u64().unwrap() >= 3, "{}", web["status"]);
+    assert!(
+        web["status"]["availableReplicas"].as_u64().unwrap() >= 3,
+        "{}",
+        web["status"]
+    );
     assert_ne!(web["status"]["updatedReplicas"], web["status"]["replicas"]);
 }
 
@@ -77,11 +93,26 @@ fn what_is_owned_goes_in_the_background_in_front_or_not_at_all() {
         direct.call("POST", DEPLOYMENTS, &deployment("nginx:1", 1));
         direct.settle();
         let options = json!({"propagationPolicy": policy});
-        assert_eq!(direct.call("DELETE", &format!("{DEPLOYMENTS}/web"), &options).0, 200);
+        assert_eq!(
+            direct.call("DELETE", &format!("{DEPLOYMENTS}/web"), &options).0,
+            200
+        );
         direct.settle();
-        assert_eq!(direct.call("GET", &format!("{DEPLOYMENTS}/web"), &Value::Null).0, 404, "{policy}");
-        assert_eq!(names(&mut direct, "/apis/apps/v1/namespaces/default/replicasets").len(), left, "{policy}");
-        assert_eq!(names(&mut direct, "/api/v1/namespaces/default/pods").len(), left, "{policy}");
+        assert_eq!(
+            direct.call("GET", &format!("{DEPLOYMENTS}/web"), &Value::Null).0,
+            404,
+            "{policy}"
+        );
+        assert_eq!(
+            names(&mut direct, "/apis/apps/v1/namespaces/default/replicasets").len(),
+            left,
+            "{policy}"
+        );
+        assert_eq!(
+            names(&mut direct, "/api/v1/namespaces/default/pods").len(),
+            left,
+            "{policy}"
+        );
     }
 }
 
@@ -90,24 +121,51 @@ fn an_object_of_an_owner_that_never_was_goes() {
     let mut direct = cluster();
     let map = json!({"metadata": {"name": "m", "ownerReferences": [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "0a0a0a0a-0000-4000-8000-000000000000"}]}});
-    assert_eq!(direct.call("POST", "/api/v1/namespaces/default/configmaps", &map).0, 201);
+    assert_eq!(
+        direct
+            .call("POST", "/api/v1/namespaces/default/configmaps", &map)
+            .0,
+        201
+    );
     direct.settle();
-    assert_eq!(direct.call("GET", "/api/v1/namespaces/default/configmaps/m", &Value::Null).0, 404);
+    assert_eq!(
+        direct
+            .call("GET", "/api/v1/namespaces/default/configmaps/m", &Value::Null)
+            .0,
+        404
+    );
 }
 
 #[test]
 fn a_namespace_goes_when_all_in_it_has_gone() {
     let mut direct = cluster();
-    direct.call("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "team"}}));
+    direct.call(
+        "POST",
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": "team"}}),
+    );
     let maps = "/api/v1/namespaces/team/configmaps";
-    direct.call("POST", maps, &json!({"metadata": {"name": "m", "finalizers": ["example.com/keep"]}}));
+    direct.call(
+        "POST",
+        maps,
+        &json!({"metadata": {"name": "m", "finalizers": ["example.com/keep"]}}),
+    );
     direct.settle();
     direct.call("DELETE", "/api/v1/namespaces/team", &Value::Null);
     direct.settle();
     let (code, team) = direct.call("GET", "/api/v1/namespaces/team", &Value::Null);
     assert_eq!((code, &team["status"]["phase"]), (200, &json!("Terminating")));
-    assert_eq!(direct.call("POST", maps, &json!({"metadata": {"name": "late"}})).0, 403);
-    direct.call("PATCH", &format!("{maps}/m"), &json!({"metadata": {"finalizers": null}}));
+    assert_eq!(
+        direct
+            .call("POST", maps, &json!({"metadata": {"name": "late"}}))
+            .0,
+        403
+    );
+    direct.call(
+        "PATCH",
+        &format!("{maps}/m"),
+        &json!({"metadata": {"finalizers": null}}),
+    );
     direct.settle();
     assert_eq!(direct.call("GET", "/api/v1/namespaces/team", &Value::Null).0, 404);
 }
@@ -119,25 +177,65 @@ fn stateful_sets_daemon_sets_and_jobs_come_to_their_end() {
     let selector = json!({"matchLabels": {"a": "b"}});
     let set = json!({"metadata": {"name": "db"}, "spec": {"replicas": 2, "serviceName": "db", "selector": selector, "template": template,
         "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]}});
-    assert_eq!(direct.call("POST", "/apis/apps/v1/namespaces/default/statefulsets", &set).0, 201);
+    assert_eq!(
+        direct
+            .call("POST", "/apis/apps/v1/namespaces/default/statefulsets", &set)
+            .0,
+        201
+    );
     let daemon = json!({"metadata": {"name": "agent"}, "spec": {"selector": selector, "template": template}});
-    assert_eq!(direct.call("POST", "/apis/apps/v1/namespaces/default/daemonsets", &daemon).0, 201);
+    assert_eq!(
+        direct
+            .call("POST", "/apis/apps/v1/namespaces/default/daemonsets", &daemon)
+            .0,
+        201
+    );
     for (name, image) in [("good", "nginx"), ("bad", "failing")] {
         let job = json!({"metadata": {"name": name}, "spec": {"backoffLimit": 1, "template": {"spec": {
             "restartPolicy": "Never", "containers": [{"name": "c", "image": image}]}}}});
-        assert_eq!(direct.call("POST", "/apis/batch/v1/namespaces/default/jobs", &job).0, 201);
+        assert_eq!(
+            direct
+                .call("POST", "/apis/batch/v1/namespaces/default/jobs", &job)
+                .0,
+            201
+        );
     }
     direct.settle();
-    let (_, set) = direct.call("GET", "/apis/apps/v1/namespaces/default/statefulsets/db", &Value::Null);
-    assert_eq!((&set["status"]["readyReplicas"], &set["status"]["currentReplicas"]), (&json!(2), &json!(2)));
-    let (_, claim) = direct.call("GET", "/api/v1/namespaces/default/persistentvolumeclaims/data-db-1", &Value::Null);
+    let (_, set) = direct.call(
+        "GET",
+        "/apis/apps/v1/namespaces/default/statefulsets/db",
+        &Value::Null,
+    );
+    assert_eq!(
+        (&set["status"]["readyReplicas"], &set["status"]["currentReplicas"]),
+        (&json!(2), &json!(2))
+    );
+    let (_, claim) = direct.call(
+        "GET",
+        "/api/v1/namespaces/default/persistentvolumeclaims/data-db-1",
+        &Value::Null,
+    );
     assert_eq!(claim["status"]["phase"], "Bound");
-    let (_, daemon) = direct.call("GET", "/apis/apps/v1/namespaces/default/daemonsets/agent", &Value::Null);
+    let (_, daemon) = direct.call(
+        "GET",
+        "/apis/apps/v1/namespaces/default/daemonsets/agent",
+        &Value::Null,
+    );
     assert_eq!(daemon["status"]["numberReady"], 2);
     for (name, end) in [("good", "Complete"), ("bad", "Failed")] {
-        let (_, job) = direct.call("GET", &format!("/apis/batch/v1/namespaces/default/jobs/{name}"), &Value::Null);
+        let (_, job) = direct.call(
+            "GET",
+            &format!("/apis/batch/v1/namespaces/default/jobs/{name}"),
+            &Value::Null,
+        );
         let conditions = job["status"]["conditions"].as_array().unwrap();
-        assert!(conditions.iter().any(|one| one["type"] == end && one["status"] == "True"), "{name}: {}", job["status"]);
+        assert!(
+            conditions
+                .iter()
+                .any(|one| one["type"] == end && one["status"] == "True"),
+            "{name}: {}",
+            job["status"]
+        );
     }
 }
 

@@ -15,7 +15,10 @@ pub(crate) struct Direct {
 impl Direct {
     pub(crate) fn new(options: Options) -> Self {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        Self { server: ApiServer::new(options, now), now }
+        Self {
+            server: ApiServer::new(options, now),
+            now,
+        }
     }
 
     pub(crate) fn pass(&mut self, seconds: i64) {
@@ -48,12 +51,21 @@ impl Direct {
     }
 
     pub(crate) fn call(&mut self, method: &str, target: &str, body: &Value) -> (u16, Value) {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let media = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
         match self.answer(method, target, media, &body) {
-            Answer::Document(response) => {
-                (response.status().as_u16(), serde_json::from_slice(response.body()).unwrap_or_default())
-            }
+            Answer::Document(response) => (
+                response.status().as_u16(),
+                serde_json::from_slice(response.body()).unwrap_or_default(),
+            ),
             Answer::Watch(_) => panic!("{target} is a watch"),
             Answer::Broken => (0, Value::Null),
         }
@@ -72,7 +84,9 @@ impl Direct {
             .iter()
             .map(|line| {
                 let name = line["object"]["metadata"]["name"].as_str().unwrap_or_default();
-                format!("{} {name}", line["type"].as_str().unwrap_or_default()).trim().to_owned()
+                format!("{} {name}", line["type"].as_str().unwrap_or_default())
+                    .trim()
+                    .to_owned()
             })
             .collect()
     }
@@ -84,7 +98,10 @@ impl Direct {
             if more.is_empty() {
                 return lines;
             }
-            lines.extend(more.iter().map(|line| serde_json::from_slice(line).unwrap_or_default()));
+            lines.extend(
+                more.iter()
+                    .map(|line| serde_json::from_slice(line).unwrap_or_default()),
+            );
         }
     }
 }
@@ -104,21 +121,49 @@ impl Remote {
     pub(crate) async fn connect(kubeconfig: Value) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let file: kube::config::Kubeconfig = serde_json::from_value(kubeconfig).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default());
-        Self(kube::Client::try_from(config.await.unwrap()).unwrap())
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(file, &options)
+            .await
+            .unwrap();
+        Self(kube::Client::try_from(config).unwrap())
+    }
+
+    /// A document in a form.
+    pub(crate) async fn ask(&self, path: &str, accept: &str) -> Value {
+        let request = http::Request::builder().uri(path).header("accept", accept);
+        let request = request.body(kube::client::Body::empty()).unwrap();
+        let response = self.0.send(request).await.unwrap();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        serde_json::from_slice(&bytes).unwrap()
     }
 
     pub(crate) async fn call(&self, method: &str, target: &str, media: &str, body: &str) -> Reply {
-        let mut request = http::Request::builder().method(method).uri(target).header("user-agent", "script/1");
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(target)
+            .header("user-agent", "script/1");
         if !body.is_empty() {
             request = request.header("content-type", media);
         }
-        let request = request.body(kube::client::Body::from(body.as_bytes().to_vec())).unwrap();
-        let response = self.0.send(request).await.unwrap();
+        let request = request
+            .body(kube::client::Body::from(body.as_bytes().to_vec()))
+            .unwrap();
+        // A script must not hang where an answer is a stream.
+        let patience = std::time::Duration::from_secs(60);
+        let sent = tokio::time::timeout(patience, self.0.send(request)).await;
+        let response = sent
+            .unwrap_or_else(|_| panic!("no answer to {method} {target}"))
+            .unwrap();
         let code = response.status().as_u16();
         let warnings = response.headers().get_all("warning").iter();
-        let warnings = warnings.map(|value| value.to_str().unwrap_or_default().to_owned()).collect();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let warnings = warnings
+            .map(|value| value.to_str().unwrap_or_default().to_owned())
+            .collect();
+        let body = tokio::time::timeout(patience, response.into_body().collect()).await;
+        let bytes = body
+            .unwrap_or_else(|_| panic!("no end of {method} {target}"))
+            .unwrap()
+            .to_bytes();
         let body = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&bytes).into_owned()));
         Reply { code, body, warnings }

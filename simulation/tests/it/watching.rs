@@ -8,7 +8,11 @@ use crate::support::Direct;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 fn quiet() -> Direct {
-    Direct::new(Options { controllers: false, history_max: 8, ..Options::default() })
+    Direct::new(Options {
+        controllers: false,
+        history_max: 8,
+        ..Options::default()
+    })
 }
 
 fn put(direct: &mut Direct, name: &str, label: &str) {
@@ -51,13 +55,17 @@ fn a_watch_without_a_version_begins_with_what_there_is() {
 fn a_streamed_list_ends_with_a_marked_bookmark() {
     let mut direct = quiet();
     put(&mut direct, "a", "1");
-    let query = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
+    let query =
+        "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
     let mut watch = direct.watch(&format!("{MAPS}?{query}"));
     put(&mut direct, "b", "1");
     let lines = direct.lines(&mut watch);
     let words: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
     assert_eq!(words, ["ADDED", "BOOKMARK", "ADDED"]);
-    assert_eq!(lines[1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    assert_eq!(
+        lines[1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"],
+        "true"
+    );
     assert_eq!(lines[1]["object"]["kind"], "ConfigMap");
 }
 
@@ -65,13 +73,18 @@ fn a_streamed_list_ends_with_a_marked_bookmark() {
 fn an_object_comes_into_sight_and_goes_out_of_it() {
     let mut direct = quiet();
     let from = version(&mut direct);
-    let mut watch = direct.watch(&format!("{MAPS}?watch=true&labelSelector=l%3Dyes&resourceVersion={from}"));
+    let mut watch = direct.watch(&format!(
+        "{MAPS}?watch=true&labelSelector=l%3Dyes&resourceVersion={from}"
+    ));
     put(&mut direct, "a", "no");
     put(&mut direct, "a", "yes");
     put(&mut direct, "a", "no");
     put(&mut direct, "a", "yes");
     direct.call("DELETE", &format!("{MAPS}/a"), &Value::Null);
-    assert_eq!(direct.events(&mut watch), ["ADDED a", "DELETED a", "ADDED a", "DELETED a"]);
+    assert_eq!(
+        direct.events(&mut watch),
+        ["ADDED a", "DELETED a", "ADDED a", "DELETED a"]
+    );
 }
 
 #[test]
@@ -86,7 +99,10 @@ fn a_version_that_is_forgotten_is_gone() {
     let mut watch = direct.watch(&format!("{MAPS}?watch=true&resourceVersion={from}"));
     let lines = direct.lines(&mut watch);
     assert_eq!(lines.len(), 1);
-    assert_eq!((&lines[0]["type"], &lines[0]["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!(
+        (&lines[0]["type"], &lines[0]["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
     assert!(watch.is_over());
     assert_eq!(page["metadata"].get("continue"), None, "one page held all");
 }
@@ -108,10 +124,18 @@ fn pages_show_one_state_however_the_objects_change() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|item| (item["metadata"]["name"].as_str().unwrap(), item["metadata"]["labels"]["l"].as_str().unwrap()))
+        .map(|item| {
+            (
+                item["metadata"]["name"].as_str().unwrap(),
+                item["metadata"]["labels"]["l"].as_str().unwrap(),
+            )
+        })
         .collect();
     assert_eq!(seen, [("c", "old"), ("d", "old")]);
-    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    assert_eq!(
+        second["metadata"]["resourceVersion"],
+        first["metadata"]["resourceVersion"]
+    );
     direct.server.compact();
     put(&mut direct, "a", "new");
     let (code, refusal) = direct.call("GET", &format!("{MAPS}?limit=2&continue={token}"), &Value::Null);
@@ -122,8 +146,14 @@ fn pages_show_one_state_however_the_objects_change() {
 fn bookmarks_come_by_the_clock_and_say_how_far_the_server_is() {
     let mut direct = quiet();
     let from = version(&mut direct);
-    let mut watch = direct.watch(&format!("{MAPS}?watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds=100"));
-    direct.call("POST", "/api/v1/namespaces/default/secrets", &json!({"metadata": {"name": "s"}}));
+    let mut watch = direct.watch(&format!(
+        "{MAPS}?watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds=100"
+    ));
+    direct.call(
+        "POST",
+        "/api/v1/namespaces/default/secrets",
+        &json!({"metadata": {"name": "s"}}),
+    );
     assert!(direct.lines(&mut watch).is_empty());
     direct.pass(61);
     let lines = direct.lines(&mut watch);
@@ -146,12 +176,28 @@ fn a_watch_of_a_kind_that_is_not_served_any_more_ends() {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     assert_eq!(direct.call("POST", definitions, &definition).0, 201);
     direct.settle();
-    assert_eq!(direct.call("POST", "/apis/example.com/v1/things", &json!({"metadata": {"name": "t"}})).0, 201);
+    assert_eq!(
+        direct
+            .call(
+                "POST",
+                "/apis/example.com/v1/things",
+                &json!({"metadata": {"name": "t"}})
+            )
+            .0,
+        201
+    );
     let mut watch = direct.watch("/apis/example.com/v1/things?watch=true");
     assert_eq!(direct.events(&mut watch), ["ADDED t"]);
-    direct.call("DELETE", &format!("{definitions}/things.example.com"), &Value::Null);
+    direct.call(
+        "DELETE",
+        &format!("{definitions}/things.example.com"),
+        &Value::Null,
+    );
     direct.settle();
     direct.events(&mut watch);
     assert!(watch.is_over());
-    assert_eq!(direct.call("GET", "/apis/example.com/v1/things", &Value::Null).0, 404);
+    assert_eq!(
+        direct.call("GET", "/apis/example.com/v1/things", &Value::Null).0,
+        404
+    );
 }

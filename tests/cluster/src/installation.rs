@@ -44,13 +44,24 @@ impl Installation {
     /// # Errors
     /// When the API server refuses something or a process does not become ready; the end of its log is part of the text.
     pub async fn start(cluster: &Cluster, options: Options) -> Result<Self> {
-        let kubeconfig = cluster.kubeconfig();
+        Self::start_on(cluster.kubeconfig(), cluster.binaries.render_worker(), options).await
+    }
+
+    /// As [`Installation::start`], on whatever cluster a kubeconfig names. Without a render worker `argosy` looks beside itself.
+    ///
+    /// # Errors
+    /// As [`Installation::start`].
+    pub async fn start_on(
+        kubeconfig: PathBuf,
+        render_worker: Option<PathBuf>,
+        options: Options,
+    ) -> Result<Self> {
         let api = Api::connect(&kubeconfig).await?;
         install(&api, &options).await?;
         let mut installation = Self {
             options,
             kubeconfig,
-            render_worker: cluster.binaries.render_worker(),
+            render_worker,
             api,
             repo_server: None,
             repo_server_port: free_port()?,

@@ -58,10 +58,13 @@ impl Binaries {
     /// # Errors
     /// As [`Binaries::in_dir`].
     pub fn locate() -> Result<Self> {
-        match std::env::var_os("ARGOSY_TOOLS") {
-            Some(dir) => Self::in_dir(PathBuf::from(dir)),
-            None => Self::in_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools")),
-        }
+        Self::in_dir(tools_dir())
+    }
+
+    /// The render worker that `cargo xtask tools` has built, if it has; otherwise `argosy` looks beside itself.
+    #[must_use]
+    pub fn render_worker_built() -> Option<PathBuf> {
+        Some(tools_dir().join("argosy-render-worker")).filter(|path| path.is_file())
     }
 
     /// The render worker, if it was built beside them; otherwise `argosy` looks beside itself.
@@ -72,6 +75,14 @@ impl Binaries {
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
+    }
+}
+
+/// Where the programs are built: named by `ARGOSY_TOOLS`, or in the workspace.
+fn tools_dir() -> PathBuf {
+    match std::env::var_os("ARGOSY_TOOLS") {
+        Some(dir) => PathBuf::from(dir),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools"),
     }
 }
 

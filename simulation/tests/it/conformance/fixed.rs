@@ -68,12 +68,32 @@ fn refusals() -> Vec<Step> {
         post(json!({"metadata": {"name": "versioned", "resourceVersion": "5"}})),
         post(Value::from("{\"a\":")),
         post(json!({"metadata": {"name": "unknown-field"}, "bogus": 1})),
-        Step::new("POST", format!("{MAPS}?fieldValidation=Strict"), JSON, json!({"metadata": {"name": "strict"}, "bogus": 1})),
+        Step::new(
+            "POST",
+            format!("{MAPS}?fieldValidation=Strict"),
+            JSON,
+            json!({"metadata": {"name": "strict"}, "bogus": 1}),
+        ),
         post(json!({"metadata": {"name": "number"}, "data": {"a": 1}})),
         post(json!({"metadata": {"name": "label", "labels": {"a": "no spaces please"}}})),
-        Step::new("POST", "/api/v1/namespaces/nowhere/configmaps", JSON, map("a", json!({}))),
-        Step::new("POST", format!("{MAPS}?dryRun=All"), JSON, map("dry", json!({"a": "1"}))),
-        Step::new("POST", format!("{MAPS}?dryRun=Some"), JSON, map("dry", json!({"a": "1"}))),
+        Step::new(
+            "POST",
+            "/api/v1/namespaces/nowhere/configmaps",
+            JSON,
+            map("a", json!({})),
+        ),
+        Step::new(
+            "POST",
+            format!("{MAPS}?dryRun=All"),
+            JSON,
+            map("dry", json!({"a": "1"})),
+        ),
+        Step::new(
+            "POST",
+            format!("{MAPS}?dryRun=Some"),
+            JSON,
+            map("dry", json!({"a": "1"})),
+        ),
         get(&format!("{MAPS}/dry")),
         get(&format!("{MAPS}/none")),
         get("/api/v1/namespaces/nowhere/configmaps"),
@@ -87,13 +107,43 @@ fn refusals() -> Vec<Step> {
         Step::new("PATCH", format!("{MAPS}/a"), "text/plain", json!({})),
         Step::new("PATCH", format!("{MAPS}/none"), MERGE, json!({"data": {}})),
         Step::new("PATCH", format!("{MAPS}/a"), APPLY, map("a", json!({}))),
-        Step::new("PATCH", format!("{MAPS}/a"), PATCH, json!([{"op": "remove", "path": "/data/none"}])),
-        Step::new("PATCH", format!("{MAPS}/a"), PATCH, json!([{"op": "test", "path": "/data/x", "value": "2"}])),
-        Step::new("PATCH", format!("{MAPS}/a?fieldManager=m"), APPLY, json!({"kind": "ConfigMap"})),
-        Step::new("PATCH", format!("{MAPS}/a?fieldManager=m"), APPLY, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}})),
+        Step::new(
+            "PATCH",
+            format!("{MAPS}/a"),
+            PATCH,
+            json!([{"op": "remove", "path": "/data/none"}]),
+        ),
+        Step::new(
+            "PATCH",
+            format!("{MAPS}/a"),
+            PATCH,
+            json!([{"op": "test", "path": "/data/x", "value": "2"}]),
+        ),
+        Step::new(
+            "PATCH",
+            format!("{MAPS}/a?fieldManager=m"),
+            APPLY,
+            json!({"kind": "ConfigMap"}),
+        ),
+        Step::new(
+            "PATCH",
+            format!("{MAPS}/a?fieldManager=m"),
+            APPLY,
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}),
+        ),
         Step::new("DELETE", format!("{MAPS}/none"), JSON, Value::Null),
-        Step::new("DELETE", format!("{MAPS}/a"), JSON, json!({"preconditions": {"uid": "77"}})),
-        Step::new("DELETE", format!("{MAPS}/a"), JSON, json!({"propagationPolicy": "Sideways"})),
+        Step::new(
+            "DELETE",
+            format!("{MAPS}/a"),
+            JSON,
+            json!({"preconditions": {"uid": "77"}}),
+        ),
+        Step::new(
+            "DELETE",
+            format!("{MAPS}/a"),
+            JSON,
+            json!({"propagationPolicy": "Sideways"}),
+        ),
         Step::new("DELETE", format!("{MAPS}/a?dryRun=All"), JSON, Value::Null),
         Step::new("DELETE", format!("{MAPS}/a"), JSON, Value::Null),
         Step::new("DELETE", format!("{MAPS}/unknown-field"), JSON, Value::Null),
@@ -104,7 +154,12 @@ fn updates() -> Vec<Step> {
     let at = format!("{MAPS}/u");
     let by = |manager: &str| format!("{at}?fieldManager={manager}");
     vec![
-        Step::new("POST", format!("{MAPS}?fieldManager=one"), JSON, map("u", json!({"x": "1", "y": "1"}))),
+        Step::new(
+            "POST",
+            format!("{MAPS}?fieldManager=one"),
+            JSON,
+            map("u", json!({"x": "1", "y": "1"})),
+        ),
         Step::new("PUT", by("two"), JSON, map("u", json!({"x": "2", "y": "1"}))),
         Step::new("PUT", by("two"), JSON, map("u", json!({"x": "2", "y": "1"}))),
         Step::new(
@@ -125,17 +180,52 @@ fn updates() -> Vec<Step> {
             JSON,
             json!({"metadata": {"name": "u", "labels": {"l": "1"}, "finalizers": ["example.com/keep"]}, "data": {"x": "3"}}),
         ),
-        Step::new("PATCH", by("three"), MERGE, json!({"data": {"x": null, "z": "9"}})),
-        Step::new("PATCH", by("three"), STRATEGIC, json!({"data": {"z": null, "q": "1"}, "metadata": {"finalizers": ["example.com/too"]}})),
-        Step::new("PATCH", by("four"), PATCH, json!([{"op": "add", "path": "/data/j", "value": "1"}])),
+        Step::new(
+            "PATCH",
+            by("three"),
+            MERGE,
+            json!({"data": {"x": null, "z": "9"}}),
+        ),
+        Step::new(
+            "PATCH",
+            by("three"),
+            STRATEGIC,
+            json!({"data": {"z": null, "q": "1"}, "metadata": {"finalizers": ["example.com/too"]}}),
+        ),
+        Step::new(
+            "PATCH",
+            by("four"),
+            PATCH,
+            json!([{"op": "add", "path": "/data/j", "value": "1"}]),
+        ),
         Step::new("DELETE", at.clone(), JSON, Value::Null),
         Step::new("GET", at.clone(), JSON, Value::Null),
         Step::new("DELETE", at.clone(), JSON, Value::Null),
-        Step::new("PATCH", by("four"), MERGE, json!({"metadata": {"finalizers": ["example.com/keep"]}})),
-        Step::new("PATCH", by("four"), MERGE, json!({"metadata": {"finalizers": null}})),
+        Step::new(
+            "PATCH",
+            by("four"),
+            MERGE,
+            json!({"metadata": {"finalizers": ["example.com/keep"]}}),
+        ),
+        Step::new(
+            "PATCH",
+            by("four"),
+            MERGE,
+            json!({"metadata": {"finalizers": null}}),
+        ),
         Step::new("GET", at.clone(), JSON, Value::Null),
-        Step::new("POST", format!("{MAPS}?fieldManager=one"), JSON, json!({"metadata": {"name": "fixed"}, "immutable": true, "data": {"a": "1"}})),
-        Step::new("PATCH", format!("{MAPS}/fixed"), MERGE, json!({"data": {"a": "2"}})),
+        Step::new(
+            "POST",
+            format!("{MAPS}?fieldManager=one"),
+            JSON,
+            json!({"metadata": {"name": "fixed"}, "immutable": true, "data": {"a": "1"}}),
+        ),
+        Step::new(
+            "PATCH",
+            format!("{MAPS}/fixed"),
+            MERGE,
+            json!({"data": {"a": "2"}}),
+        ),
         Step::new("DELETE", format!("{MAPS}/fixed"), JSON, Value::Null),
     ]
 }
@@ -146,12 +236,31 @@ fn custom() -> Vec<Step> {
     vec![
         post("a", json!({})),
         post("a", json!({"color": 1})),
-        post("a", json!({"color": "pink", "size": 1000, "tags": ["a", "b", "c", "d", "e"]})),
-        post("a", json!({"color": "red", "unknown": 1, "tags": "x", "size": "y"})),
-        post("a", json!({"color": "red", "parts": [{"name": "p"}], "free": {"any": {"thing": 1}}, "port": "http", "size": null})),
+        post(
+            "a",
+            json!({"color": "pink", "size": 1000, "tags": ["a", "b", "c", "d", "e"]}),
+        ),
+        post(
+            "a",
+            json!({"color": "red", "unknown": 1, "tags": "x", "size": "y"}),
+        ),
+        post(
+            "a",
+            json!({"color": "red", "parts": [{"name": "p"}], "free": {"any": {"thing": 1}}, "port": "http", "size": null}),
+        ),
         Step::new("GET", a.clone(), JSON, Value::Null),
-        Step::new("PATCH", format!("{a}?fieldManager=two"), MERGE, json!({"spec": {"size": 7}, "status": {"phase": "no"}})),
-        Step::new("PATCH", format!("{a}/status?fieldManager=three"), MERGE, json!({"spec": {"size": 8}, "status": {"phase": "yes"}})),
+        Step::new(
+            "PATCH",
+            format!("{a}?fieldManager=two"),
+            MERGE,
+            json!({"spec": {"size": 7}, "status": {"phase": "no"}}),
+        ),
+        Step::new(
+            "PATCH",
+            format!("{a}/status?fieldManager=three"),
+            MERGE,
+            json!({"spec": {"size": 8}, "status": {"phase": "yes"}}),
+        ),
         Step::new("PATCH", a.clone(), STRATEGIC, json!({"spec": {"size": 8}})),
         Step::new("PUT", a.clone(), JSON, widget("a", json!({"color": "blue"}))),
         Step::new("PUT", a.clone(), JSON, {
@@ -168,7 +277,12 @@ fn custom() -> Vec<Step> {
 fn applies() -> Vec<Step> {
     let apply = |manager: &str, force: bool, spec: Value| {
         let force = if force { "&force=true" } else { "" };
-        Step::new("PATCH", format!("{WIDGETS}/s?fieldManager={manager}{force}"), APPLY, widget("s", spec))
+        Step::new(
+            "PATCH",
+            format!("{WIDGETS}/s?fieldManager={manager}{force}"),
+            APPLY,
+            widget("s", spec),
+        )
     };
     let template = |manager: &str, force: bool, spec: Value| {
         let force = if force { "&force=true" } else { "" };
@@ -176,40 +290,98 @@ fn applies() -> Vec<Step> {
             "apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "t", "labels": {"by": manager}},
             "template": {"spec": spec},
         });
-        Step::new("PATCH", format!("{TEMPLATES}/t?fieldManager={manager}{force}"), APPLY, body)
+        Step::new(
+            "PATCH",
+            format!("{TEMPLATES}/t?fieldManager={manager}{force}"),
+            APPLY,
+            body,
+        )
     };
     vec![
-        apply("one", false, json!({"color": "red", "parts": [{"name": "a", "weight": 1}, {"name": "b"}], "words": ["x", "y"]})),
-        apply("one", false, json!({"color": "red", "parts": [{"name": "a", "weight": 1}, {"name": "b"}], "words": ["x", "y"]})),
+        apply(
+            "one",
+            false,
+            json!({"color": "red", "parts": [{"name": "a", "weight": 1}, {"name": "b"}], "words": ["x", "y"]}),
+        ),
+        apply(
+            "one",
+            false,
+            json!({"color": "red", "parts": [{"name": "a", "weight": 1}, {"name": "b"}], "words": ["x", "y"]}),
+        ),
         apply("two", false, json!({"color": "green"})),
-        apply("two", false, json!({"color": "red", "parts": [{"name": "c"}, {"name": "a"}], "words": ["z"], "limits": {"cpu": "1"}})),
-        apply("one", false, json!({"color": "red", "parts": [{"name": "b"}], "words": ["y"]})),
+        apply(
+            "two",
+            false,
+            json!({"color": "red", "parts": [{"name": "c"}, {"name": "a"}], "words": ["z"], "limits": {"cpu": "1"}}),
+        ),
+        apply(
+            "one",
+            false,
+            json!({"color": "red", "parts": [{"name": "b"}], "words": ["y"]}),
+        ),
         apply("two", true, json!({"color": "green", "whole": {"a": "1"}})),
         apply("one", false, json!({"color": "red", "whole": {"b": "1"}})),
         apply("one", true, json!({"color": "red", "whole": {"b": "1"}})),
         apply("two", false, json!({"color": "red"})),
-        Step::new("PATCH", format!("{WIDGETS}/s?fieldManager=three"), MERGE, json!({"spec": {"parts": [{"name": "z"}], "free": {"a": {"b": 1}}}})),
+        Step::new(
+            "PATCH",
+            format!("{WIDGETS}/s?fieldManager=three"),
+            MERGE,
+            json!({"spec": {"parts": [{"name": "z"}], "free": {"a": {"b": 1}}}}),
+        ),
         apply("one", false, json!({"color": "red", "free": {"a": {"c": 2}}})),
         apply("one", false, json!({"color": "red"})),
         apply("one", false, json!({"color": "red", "unknown": 1})),
         Step::new("DELETE", format!("{WIDGETS}/s"), JSON, Value::Null),
-        template("one", false, json!({"containers": [{"name": "a", "image": "x:1", "ports": [{"containerPort": 80}], "env": [{"name": "E", "value": "1"}]}]})),
+        template(
+            "one",
+            false,
+            json!({"containers": [{"name": "a", "image": "x:1", "ports": [{"containerPort": 80}], "env": [{"name": "E", "value": "1"}]}]}),
+        ),
         template("two", false, json!({"containers": [{"name": "b", "image": "y"}]})),
-        template("two", true, json!({"containers": [{"name": "b", "image": "y"}, {"name": "a", "image": "x:2"}]})),
-        template("one", true, json!({"containers": [{"name": "a", "image": "x:3", "resources": {"limits": {"cpu": "1000m"}}}]})),
-        Step::new("PATCH", format!("{TEMPLATES}/t?fieldManager=three"), STRATEGIC, json!({"template": {"spec": {
-            "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
-            "containers": [{"name": "a", "$patch": "delete"}, {"name": "d", "image": "z"}],
-        }}})),
-        Step::new("PATCH", format!("{TEMPLATES}/t?fieldManager=three"), STRATEGIC, json!({"template": {"spec": {
-            "volumes": [{"name": "v", "emptyDir": {}}], "containers": [{"name": "b", "env": [{"name": "A", "value": "1"}]}],
-        }}})),
-        Step::new("PATCH", format!("{TEMPLATES}/t?fieldManager=three"), STRATEGIC, json!({"template": {"spec": {
-            "volumes": [{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "c"}}],
-        }}})),
-        Step::new("PATCH", format!("{TEMPLATES}/t?fieldManager=three"), STRATEGIC, json!({"template": {"spec": {
-            "containers": [{"image": "no-name"}],
-        }}})),
+        template(
+            "two",
+            true,
+            json!({"containers": [{"name": "b", "image": "y"}, {"name": "a", "image": "x:2"}]}),
+        ),
+        template(
+            "one",
+            true,
+            json!({"containers": [{"name": "a", "image": "x:3", "resources": {"limits": {"cpu": "1000m"}}}]}),
+        ),
+        Step::new(
+            "PATCH",
+            format!("{TEMPLATES}/t?fieldManager=three"),
+            STRATEGIC,
+            json!({"template": {"spec": {
+                "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
+                "containers": [{"name": "a", "$patch": "delete"}, {"name": "d", "image": "z"}],
+            }}}),
+        ),
+        Step::new(
+            "PATCH",
+            format!("{TEMPLATES}/t?fieldManager=three"),
+            STRATEGIC,
+            json!({"template": {"spec": {
+                "volumes": [{"name": "v", "emptyDir": {}}], "containers": [{"name": "b", "env": [{"name": "A", "value": "1"}]}],
+            }}}),
+        ),
+        Step::new(
+            "PATCH",
+            format!("{TEMPLATES}/t?fieldManager=three"),
+            STRATEGIC,
+            json!({"template": {"spec": {
+                "volumes": [{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "c"}}],
+            }}}),
+        ),
+        Step::new(
+            "PATCH",
+            format!("{TEMPLATES}/t?fieldManager=three"),
+            STRATEGIC,
+            json!({"template": {"spec": {
+                "containers": [{"image": "no-name"}],
+            }}}),
+        ),
         Step::new("DELETE", format!("{TEMPLATES}/t"), JSON, Value::Null),
     ]
 }
@@ -236,9 +408,14 @@ fn lists() -> Vec<Step> {
         get("resourceVersion=abc"),
         get("resourceVersion=99999999"),
         get("resourceVersionMatch=Exact"),
-        get("watch=true&sendInitialEvents=true"),
-        get("watch=true&resourceVersionMatch=NotOlderThan"),
-        Step::new("DELETE", format!("{MAPS}?labelSelector=even%3Dtrue"), JSON, Value::Null),
+        get("watch=true&timeoutSeconds=1&sendInitialEvents=true"),
+        get("watch=true&timeoutSeconds=1&resourceVersionMatch=NotOlderThan"),
+        Step::new(
+            "DELETE",
+            format!("{MAPS}?labelSelector=even%3Dtrue"),
+            JSON,
+            Value::Null,
+        ),
         get("labelSelector=n"),
         Step::new("DELETE", format!("{MAPS}?labelSelector=n"), JSON, Value::Null),
     ]);
@@ -271,42 +448,117 @@ fn defaults() -> Vec<Step> {
     let core = |plural: &str, spec: Value| (format!("/api/v1/namespaces/script/{plural}"), spec);
     let specs = [
         core("pods", pod["spec"].clone()),
-        core("pods", json!({"containers": [{"name": "c", "image": "x"}], "tolerations": [{"operator": "Exists"}], "hostNetwork": true})),
+        core(
+            "pods",
+            json!({"containers": [{"name": "c", "image": "x"}], "tolerations": [{"operator": "Exists"}], "hostNetwork": true}),
+        ),
         core("pods", json!({"containers": []})),
-        core("pods", json!({"containers": [{"name": "C", "image": ""}, {"name": "C"}]})),
+        core(
+            "pods",
+            json!({"containers": [{"name": "C", "image": ""}, {"name": "C"}]}),
+        ),
         apps("deployments", json!({"selector": selector, "template": pod})),
-        apps("deployments", json!({"replicas": 0, "paused": false, "strategy": {"type": "Recreate"}, "selector": selector, "template": job_pod["metadata"]})),
-        apps("deployments", json!({"replicas": 0, "minReadySeconds": 0, "strategy": {"type": "Recreate"}, "selector": selector,
-            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x:latest"}]}}})),
-        apps("deployments", json!({"selector": {"matchLabels": {"a": "c"}}, "template": pod})),
-        apps("deployments", json!({"replicas": "3", "selector": selector, "template": pod})),
-        apps("deployments", json!({"replicas": -1, "selector": selector, "template": pod})),
+        apps(
+            "deployments",
+            json!({"replicas": 0, "paused": false, "strategy": {"type": "Recreate"}, "selector": selector, "template": job_pod["metadata"]}),
+        ),
+        apps(
+            "deployments",
+            json!({"replicas": 0, "minReadySeconds": 0, "strategy": {"type": "Recreate"}, "selector": selector,
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x:latest"}]}}}),
+        ),
+        apps(
+            "deployments",
+            json!({"selector": {"matchLabels": {"a": "c"}}, "template": pod}),
+        ),
+        apps(
+            "deployments",
+            json!({"replicas": "3", "selector": selector, "template": pod}),
+        ),
+        apps(
+            "deployments",
+            json!({"replicas": -1, "selector": selector, "template": pod}),
+        ),
         apps("replicasets", json!({"selector": selector, "template": pod})),
-        apps("statefulsets", json!({"serviceName": "x", "selector": selector, "template": pod,
-            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}]})),
+        apps(
+            "statefulsets",
+            json!({"serviceName": "x", "selector": selector, "template": pod,
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}]}),
+        ),
         apps("daemonsets", json!({"selector": selector, "template": pod})),
-        ("/apis/batch/v1/namespaces/script/jobs".to_owned(), json!({"template": job_pod})),
-        ("/apis/batch/v1/namespaces/script/cronjobs".to_owned(), json!({"schedule": "* * * * *", "jobTemplate": {"spec": {"template": job_pod}}})),
-        core("services", json!({"selector": {"a": "b"}, "ports": [{"port": 80}]})),
-        core("services", json!({"type": "NodePort", "ports": [{"name": "x", "port": 80, "targetPort": "http"}]})),
-        core("services", json!({"type": "LoadBalancer", "ports": [{"name": "x", "port": 80}]})),
-        core("services", json!({"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"name": "x", "port": 80}]})),
-        core("services", json!({"type": "ExternalName", "externalName": "a.example.com"})),
+        (
+            "/apis/batch/v1/namespaces/script/jobs".to_owned(),
+            json!({"template": job_pod}),
+        ),
+        (
+            "/apis/batch/v1/namespaces/script/cronjobs".to_owned(),
+            json!({"schedule": "* * * * *", "jobTemplate": {"spec": {"template": job_pod}}}),
+        ),
+        core(
+            "services",
+            json!({"selector": {"a": "b"}, "ports": [{"port": 80}]}),
+        ),
+        core(
+            "services",
+            json!({"type": "NodePort", "ports": [{"name": "x", "port": 80, "targetPort": "http"}]}),
+        ),
+        core(
+            "services",
+            json!({"type": "LoadBalancer", "ports": [{"name": "x", "port": 80}]}),
+        ),
+        core(
+            "services",
+            json!({"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"name": "x", "port": 80}]}),
+        ),
+        core(
+            "services",
+            json!({"type": "ExternalName", "externalName": "a.example.com"}),
+        ),
         core("services", json!({"ports": []})),
         core("services", json!({"ports": [{"port": 0}]})),
         core("persistentvolumeclaims", claim.clone()),
-        ("/apis/networking.k8s.io/v1/namespaces/script/ingresses".to_owned(), json!({"rules": [{"host": "a.b", "http": {"paths": [
-            {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]})),
-        ("/apis/networking.k8s.io/v1/namespaces/script/networkpolicies".to_owned(), json!({"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}, {}]})),
-        ("/apis/policy/v1/namespaces/script/poddisruptionbudgets".to_owned(), json!({"selector": selector, "minAvailable": 1})),
-        ("/apis/autoscaling/v2/namespaces/script/horizontalpodautoscalers".to_owned(), json!({"maxReplicas": 3,
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}})),
-        core("resourcequotas", json!({"hard": {"pods": "10", "requests.cpu": "1000m"}})),
-        core("limitranges", json!({"limits": [{"type": "Pod", "max": {"cpu": "1000m"}}]})),
-        ("/api/v1/persistentvolumes".to_owned(), json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}})),
-        ("/apis/networking.k8s.io/v1/ingressclasses".to_owned(), json!({"controller": "a.b/c"})),
-        ("/apis/coordination.k8s.io/v1/namespaces/script/leases".to_owned(), json!({"holderIdentity": "x", "leaseDurationSeconds": 10})),
-        ("/apis/apiregistration.k8s.io/v1/apiservices".to_owned(), json!({"group": "x"})),
+        (
+            "/apis/networking.k8s.io/v1/namespaces/script/ingresses".to_owned(),
+            json!({"rules": [{"host": "a.b", "http": {"paths": [
+            {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}),
+        ),
+        (
+            "/apis/networking.k8s.io/v1/namespaces/script/networkpolicies".to_owned(),
+            json!({"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}, {}]}),
+        ),
+        (
+            "/apis/policy/v1/namespaces/script/poddisruptionbudgets".to_owned(),
+            json!({"selector": selector, "minAvailable": 1}),
+        ),
+        (
+            "/apis/autoscaling/v2/namespaces/script/horizontalpodautoscalers".to_owned(),
+            json!({"maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}),
+        ),
+        core(
+            "resourcequotas",
+            json!({"hard": {"pods": "10", "requests.cpu": "1000m"}}),
+        ),
+        core(
+            "limitranges",
+            json!({"limits": [{"type": "Pod", "max": {"cpu": "1000m"}}]}),
+        ),
+        (
+            "/api/v1/persistentvolumes".to_owned(),
+            json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}),
+        ),
+        (
+            "/apis/networking.k8s.io/v1/ingressclasses".to_owned(),
+            json!({"controller": "a.b/c"}),
+        ),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/script/leases".to_owned(),
+            json!({"holderIdentity": "x", "leaseDurationSeconds": 10}),
+        ),
+        (
+            "/apis/apiregistration.k8s.io/v1/apiservices".to_owned(),
+            json!({"group": "x"}),
+        ),
     ];
     let mut steps: Vec<Step> = specs
         .into_iter()
@@ -316,20 +568,47 @@ fn defaults() -> Vec<Step> {
         })
         .collect();
     let others = [
-        ("/api/v1/namespaces/script/secrets", json!({"stringData": {"a": "b"}})),
+        (
+            "/api/v1/namespaces/script/secrets",
+            json!({"stringData": {"a": "b"}}),
+        ),
         ("/api/v1/namespaces/script/serviceaccounts", json!({})),
-        ("/api/v1/namespaces/script/endpoints", json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]})),
-        ("/apis/discovery.k8s.io/v1/namespaces/script/endpointslices", json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"port": 80}]})),
-        ("/apis/rbac.authorization.k8s.io/v1/namespaces/script/roles", json!({"rules": []})),
-        ("/apis/rbac.authorization.k8s.io/v1/namespaces/script/roles", json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]})),
-        ("/apis/rbac.authorization.k8s.io/v1/namespaces/script/rolebindings", json!({"roleRef": {"kind": "Role", "name": "h"},
-            "subjects": [{"kind": "ServiceAccount", "name": "x", "namespace": "script"}, {"kind": "User", "name": "u"}]})),
-        ("/apis/rbac.authorization.k8s.io/v1/clusterroles", json!({"rules": [{"nonResourceURLs": ["/x"], "verbs": ["get"]}]})),
-        ("/apis/storage.k8s.io/v1/storageclasses", json!({"provisioner": "x"})),
+        (
+            "/api/v1/namespaces/script/endpoints",
+            json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]}),
+        ),
+        (
+            "/apis/discovery.k8s.io/v1/namespaces/script/endpointslices",
+            json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"port": 80}]}),
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/script/roles",
+            json!({"rules": []}),
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/script/roles",
+            json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/script/rolebindings",
+            json!({"roleRef": {"kind": "Role", "name": "h"},
+            "subjects": [{"kind": "ServiceAccount", "name": "x", "namespace": "script"}, {"kind": "User", "name": "u"}]}),
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            json!({"rules": [{"nonResourceURLs": ["/x"], "verbs": ["get"]}]}),
+        ),
+        (
+            "/apis/storage.k8s.io/v1/storageclasses",
+            json!({"provisioner": "x"}),
+        ),
         ("/apis/scheduling.k8s.io/v1/priorityclasses", json!({"value": 0})),
-        ("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({"webhooks": [{
+        (
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            json!({"webhooks": [{
             "name": "a.b.c", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"service": {"name": "a", "namespace": "b"}},
-            "rules": [{"apiGroups": ["none"], "apiVersions": ["*"], "resources": ["*"], "operations": ["CREATE"]}]}]})),
+            "rules": [{"apiGroups": ["none"], "apiVersions": ["*"], "resources": ["*"], "operations": ["CREATE"]}]}]}),
+        ),
         ("/api/v1/namespaces", json!({})),
     ];
     steps.extend(others.into_iter().map(|(path, mut body)| {

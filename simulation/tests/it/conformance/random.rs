@@ -19,35 +19,68 @@ fn step(random: &mut fastrand::Rng) -> Step {
         "/api/v1/namespaces/script/podtemplates",
         "/apis/script.example.com/v1/namespaces/script/widgets",
     ][kind];
-    let name = ["r1", "r2", "r3"][random.usize(..3)];
+    let name = one_of(random, &["r1", "r2", "r3"]);
     let manager = MANAGERS[random.usize(..3)];
     let one = format!("{collection}/{name}");
     let by = format!("fieldManager={manager}");
     let dry = if random.u8(..8) == 0 { "&dryRun=All" } else { "" };
     match random.usize(..12) {
-        0 | 1 => Step::new("POST", format!("{collection}?{by}{dry}"), JSON, object(random, kind, name)),
-        2 => Step::new("PUT", format!("{one}?{by}{dry}"), JSON, object(random, kind, name)),
+        0 | 1 => Step::new(
+            "POST",
+            format!("{collection}?{by}{dry}"),
+            JSON,
+            object(random, kind, name),
+        ),
+        2 => Step::new(
+            "PUT",
+            format!("{one}?{by}{dry}"),
+            JSON,
+            object(random, kind, name),
+        ),
         3 | 4 => Step::new("PATCH", format!("{one}?{by}{dry}"), MERGE, merge(random, kind)),
-        5 => Step::new("PATCH", format!("{one}?{by}"), if kind == 2 { MERGE } else { STRATEGIC }, merge(random, kind)),
+        5 => Step::new(
+            "PATCH",
+            format!("{one}?{by}"),
+            if kind == 2 { MERGE } else { STRATEGIC },
+            merge(random, kind),
+        ),
         6 => {
             let patch = json!([{"op": "add", "path": "/metadata/labels", "value": labels(random)}]);
             Step::new("PATCH", format!("{one}?{by}"), PATCH, patch)
         }
         7..=9 => {
             let force = if random.bool() { "&force=true" } else { "" };
-            Step::new("PATCH", format!("{one}?{by}{force}{dry}"), APPLY, object(random, kind, name))
+            Step::new(
+                "PATCH",
+                format!("{one}?{by}{force}{dry}"),
+                APPLY,
+                object(random, kind, name),
+            )
         }
-        10 => Step::new("GET", if random.bool() { one } else { format!("{collection}?labelSelector=a") }, JSON, Value::Null),
+        10 => Step::new(
+            "GET",
+            if random.bool() {
+                one
+            } else {
+                format!("{collection}?labelSelector=a")
+            },
+            JSON,
+            Value::Null,
+        ),
         _ if random.u8(..3) == 0 => Step::new("DELETE", one, JSON, Value::Null),
         _ => Step::new("GET", one, JSON, Value::Null),
     }
+}
+
+fn one_of(random: &mut fastrand::Rng, words: &[&'static str]) -> &'static str {
+    words[random.usize(..words.len())]
 }
 
 fn labels(random: &mut fastrand::Rng) -> Value {
     let mut labels = Map::new();
     for key in ["a", "b", "c"] {
         if random.bool() {
-            labels.insert(key.to_owned(), ["1", "2"][random.usize(..2)].into());
+            labels.insert(key.to_owned(), one_of(random, &["1", "2"]).into());
         }
     }
     Value::Object(labels)
@@ -57,7 +90,7 @@ fn some_texts(random: &mut fastrand::Rng) -> Value {
     let mut texts = Map::new();
     for key in ["x", "y", "z", "w"] {
         if random.bool() {
-            texts.insert(key.to_owned(), ["1", "2", ""][random.usize(..3)].into());
+            texts.insert(key.to_owned(), one_of(random, &["1", "2", ""]).into());
         }
     }
     Value::Object(texts)
@@ -82,18 +115,19 @@ fn pod_spec(random: &mut fastrand::Rng) -> Value {
         if random.u8(..3) == 0 && (!containers.is_empty() || name != "third") {
             continue;
         }
-        let mut container = json!({"name": name, "image": ["img:1", "img:2", "img"][random.usize(..3)]});
+        let mut container = json!({"name": name, "image": one_of(random, &["img:1", "img:2", "img"])});
         if random.bool() {
-            container["env"] = json!([{"name": ["E", "F"][random.usize(..2)], "value": ["1", "2"][random.usize(..2)]}]);
+            container["env"] =
+                json!([{"name": one_of(random, &["E", "F"]), "value": one_of(random, &["1", "2"])}]);
         }
         if random.u8(..3) == 0 {
             container["ports"] = json!([{"containerPort": 80 + i32::from(random.u8(..2))}]);
         }
         if random.u8(..3) == 0 {
-            container["resources"] = json!({"limits": {"cpu": ["1", "500m"][random.usize(..2)]}});
+            container["resources"] = json!({"limits": {"cpu": one_of(random, &["1", "500m"])}});
         }
         if random.u8(..4) == 0 {
-            container["args"] = json!(["a", ["b", "c"][random.usize(..2)]]);
+            container["args"] = json!(["a", one_of(random, &["b", "c"])]);
         }
         containers.push(container);
     }
@@ -101,24 +135,29 @@ fn pod_spec(random: &mut fastrand::Rng) -> Value {
 }
 
 fn widget_spec(random: &mut fastrand::Rng) -> Value {
-    let mut spec = json!({"color": ["red", "green"][random.usize(..2)]});
+    let mut spec = json!({"color": one_of(random, &["red", "green"])});
     if random.bool() {
         spec["size"] = random.u32(1..4).into();
     }
     if random.bool() {
-        let names = ["p", "q", "r"].into_iter().filter(|_| random.bool()).collect::<Vec<_>>();
-        let parts: Vec<Value> =
-            names.iter().map(|name| json!({"name": name, "weight": random.u32(1..3)})).collect();
+        let names = ["p", "q", "r"]
+            .into_iter()
+            .filter(|_| random.bool())
+            .collect::<Vec<_>>();
+        let parts: Vec<Value> = names
+            .iter()
+            .map(|name| json!({"name": name, "weight": random.u32(1..3)}))
+            .collect();
         spec["parts"] = parts.into();
     }
     if random.u8(..3) == 0 {
         spec["limits"] = some_texts(random);
     }
     if random.u8(..3) == 0 {
-        spec["tags"] = json!(["t", ["u", "v"][random.usize(..2)]]);
+        spec["tags"] = json!(["t", one_of(random, &["u", "v"])]);
     }
     if random.u8(..4) == 0 {
-        spec["whole"] = json!({"a": ["1", "2"][random.usize(..2)]});
+        spec["whole"] = json!({"a": one_of(random, &["1", "2"])});
     }
     spec
 }
@@ -139,7 +178,7 @@ fn merge(random: &mut fastrand::Rng, kind: usize) -> Value {
         target[["x", "a"][usize::from(kind == 1)]] = Value::Null;
     }
     if random.u8(..4) == 0 {
-        patch["metadata"] = json!({"annotations": {"note": ["1", "2"][random.usize(..2)]}});
+        patch["metadata"] = json!({"annotations": {"note": one_of(random, &["1", "2"])}});
     }
     patch
 }
