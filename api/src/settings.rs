@@ -39,6 +39,32 @@ impl std::fmt::Display for Finding {
     }
 }
 
+/// When the deletions of an automated sync wait for a person (`application.sync.deletionHold.*`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletionHold {
+    /// They do at all.
+    pub enabled: bool,
+    /// Syncs that delete fewer objects are never held.
+    pub at_least: usize,
+    /// A sync that deletes more than so many of a hundred live resources is held.
+    pub share: usize,
+    /// A sync that deletes an object of one of these kinds is held.
+    pub kinds: Vec<String>,
+}
+
+impl Default for DeletionHold {
+    fn default() -> Self {
+        DeletionHold {
+            enabled: true,
+            at_least: 10,
+            share: 50,
+            kinds: ["Namespace", "CustomResourceDefinition", "PersistentVolumeClaim"]
+                .map(str::to_owned)
+                .into(),
+        }
+    }
+}
+
 /// The settings of an installation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -78,6 +104,8 @@ pub struct Settings {
     pub impersonation_enabled: bool,
     /// A sync for which no account matches fails.
     pub impersonation_enforced: bool,
+    /// When the deletions of an automated sync wait for a person.
+    pub deletion_hold: DeletionHold,
     /// Syncing to another revision than the spec's needs the privilege to override.
     pub require_override_for_revision_sync: bool,
     /// How often an Application is compared although nothing happened; zero is never.
@@ -123,6 +151,7 @@ impl Default for Settings {
             in_cluster_enabled: true,
             impersonation_enabled: false,
             impersonation_enforced: true,
+            deletion_hold: DeletionHold::default(),
             require_override_for_revision_sync: false,
             reconciliation: Duration::from_secs(120),
             reconciliation_jitter: Duration::from_secs(60),
@@ -334,6 +363,7 @@ impl Settings {
             in_cluster_enabled: read.text("cluster.inClusterEnabled") != "false",
             impersonation_enabled: read.text("application.sync.impersonation.enabled") == "true",
             impersonation_enforced: read.text("application.sync.impersonation.enforced") != "false",
+            deletion_hold: read.deletion_hold(),
             require_override_for_revision_sync: read
                 .bool("application.sync.requireOverridePrivilegeForRevisionSync", false),
             reconciliation: read.duration("timeout.reconciliation", default.reconciliation),
@@ -456,6 +486,21 @@ impl<'a> Reader<'a> {
                 self.find(key, message);
                 default
             }),
+        }
+    }
+
+    fn deletion_hold(&mut self) -> DeletionHold {
+        let default = DeletionHold::default();
+        let kinds = "application.sync.deletionHold.kinds";
+        DeletionHold {
+            enabled: self.bool("application.sync.deletionHold.enabled", default.enabled),
+            at_least: self.parsed(
+                "application.sync.deletionHold.atLeast",
+                default.at_least,
+                "a number of resources",
+            ),
+            share: self.parsed("application.sync.deletionHold.share", default.share, "a percentage"),
+            kinds: if self.data.contains_key(kinds) { self.list(kinds) } else { default.kinds },
         }
     }
 

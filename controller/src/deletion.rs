@@ -39,6 +39,9 @@ const BACKSTOP: Duration = Duration::from_secs(10);
 /// After a failure the pass is repeated after so long.
 const AGAIN: Duration = Duration::from_secs(15);
 
+/// Set when the resources are gone: hooks behind the deletion run only for an Application whose resources were deleted.
+const RESOURCES_DELETED: &str = "argosy.dev/resources-deleted";
+
 /// How far a pass came.
 enum Progress {
     /// A finalizer has gone: go on at once.
@@ -97,6 +100,10 @@ async fn pass(ctx: &Context, app: &Arc<Application>) -> Result<Progress, Trouble
         Err(DestinationError::NotOwned { .. }) => return Err(Trouble::NotOurs),
         Err(error) => return let_go(ctx, app, &error).await,
     };
+    if leaves_resources(app) {
+        info!(app = app.metadata.name, app_namespace = app.metadata.namespace, "the resources are left alone, and so no hook runs");
+        return take_off(ctx, app, finalizer::is_ours, false).await;
+    }
     let scene = Scene::new(ctx, app, cluster)?;
     let has = |name: &str| app.metadata.finalizers.iter().any(|known| known == name);
     let done = if has(finalizer::PRE_DELETE) {
@@ -126,9 +133,18 @@ async fn pass(ctx: &Context, app: &Arc<Application>) -> Result<Progress, Trouble
     };
     report(ctx, app, None).await;
     match done {
-        Some(finished) => take_off(ctx, app, |name| is_of_step(name, finished)).await,
+        Some(finished) => {
+            let deleted = finished == finalizer::RESOURCES;
+            take_off(ctx, app, |name| is_of_step(name, finished), deleted).await
+        }
         None => Ok(Progress::Waits),
     }
+}
+
+/// Nobody asked for the resources to go: neither do hooks run. (Their finalizers are put on every Application that has such hooks.)
+fn leaves_resources(app: &Application) -> bool {
+    let asked = finalizer::cascade(app.metadata.finalizers.iter().map(String::as_str)).is_some();
+    !asked && !app.metadata.annotations.contains_key(RESOURCES_DELETED)
 }
 
 /// The finalizers that a finished step takes with it: for the resources, in whichever way they were asked to go.
@@ -158,13 +174,14 @@ async fn let_go(
         &message,
         events::Kind::Warning,
     );
-    take_off(ctx, app, finalizer::is_ours).await
+    take_off(ctx, app, finalizer::is_ours, false).await
 }
 
 async fn take_off(
     ctx: &Context,
     app: &Arc<Application>,
     goes: impl Fn(&str) -> bool,
+    resources_deleted: bool,
 ) -> Result<Progress, Trouble> {
     let left: Vec<&String> = app
         .metadata
@@ -174,7 +191,10 @@ async fn take_off(
         .collect();
     let over = !left.iter().any(|name| finalizer::is_ours(name));
     // The list is replaced as a whole, so it must be the one that was read.
-    let patch = json!({"metadata": {"finalizers": left, "resourceVersion": app.metadata.resource_version}});
+    let mut patch = json!({"metadata": {"finalizers": left, "resourceVersion": app.metadata.resource_version}});
+    if resources_deleted && !over {
+        patch["metadata"]["annotations"] = json!({RESOURCES_DELETED: "true"});
+    }
     match ctx.status.patch(app, patch).await {
         Ok(_) => {}
         // Without its last finalizer the Application is gone before the answer is read.

@@ -182,6 +182,9 @@ fn operation_changed(before: &Application, app: &Application) -> bool {
         || phase(before) != phase(app)
         || before.metadata.deletion_timestamp != app.metadata.deletion_timestamp
         || before.metadata.annotations != app.metadata.annotations
+        // A newer revision may supersede the one an operation goes to.
+        || before.status.sync.revision != app.status.sync.revision
+        || before.status.sync.revisions != app.status.sync.revisions
 }
 
 /// A share of `most` that is always the same for one Application, and spreads over many.

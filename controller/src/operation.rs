@@ -3,7 +3,7 @@
 //! The decisions are `argosy_sync`'s: a plan, and from what is seen the next step. A pass does steps until there is
 //! something to wait for, and gives the worker back; the next pass goes on. Stages: [`begin`] reads the request, compares
 //! and plans; [`apply`], [`prune`] and [`hooks`] write to the cluster; [`wait`] looks at it; [`terminate`] heeds the wish
-//! to stop; [`finish`] ends the operation or prepares the next attempt.
+//! to stop, [`supersede`] a newer revision; [`finish`] ends the operation or prepares the next attempt.
 //!
 //! What a pass remembers is in [`Memory`] and may be lost at any time: the operation's state in the Application and the
 //! live objects say the same. Hooks carry the run that created them, so none is created twice.
@@ -15,6 +15,7 @@ mod finish;
 mod hooks;
 mod prune;
 mod result;
+mod supersede;
 mod terminate;
 mod wait;
 
@@ -57,7 +58,7 @@ pub(crate) enum Next {
 pub(crate) struct Memory {
     session: Option<Session>,
     /// Why the controller itself ends the operation, if it does.
-    cause: Option<&'static str>,
+    cause: Option<String>,
 }
 
 /// The write did not happen because the cluster is not ours any longer: nothing is known about the object.
@@ -88,12 +89,20 @@ async fn pass(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Res
         desk.save().await?;
     }
     if let Some(cause) = terminate::overdue(&desk) {
-        memory.cause = Some(cause);
-        terminate::order(&mut desk).await?;
+        memory.cause = Some(cause.to_owned());
+        terminate::order(&mut desk, "operation is terminating due to timeout").await?;
     }
     match begin::next_attempt(&mut desk) {
         begin::Attempt::Running => {}
-        begin::Attempt::Waits(left) => return Ok(Next::Wait { at_most: left }),
+        begin::Attempt::Waits(left) => {
+            let Some(newer) = supersede::newer(&desk) else {
+                return Ok(Next::Wait { at_most: left });
+            };
+            // One that waits for its next attempt has nothing running.
+            desk.state.phase = argosy_api::v1alpha1::OperationPhase::Terminating.into();
+            let message = format!("{}. Superseded by revision {newer}", desk.state.message.trim_end_matches('.'));
+            return finish::end(&mut desk, memory, OperationPhase::Failed, message).await;
+        }
         begin::Attempt::Begins => {
             memory.session = None;
             desk.save().await?;
@@ -135,6 +144,13 @@ async fn walk(desk: &mut Desk<'_>, memory: &mut Memory) -> Result<Next, WriteErr
         let step = next(&session.plan, &mut session.progress, &seen);
         desk.note(session.progress.results());
         debug!(app = desk.app.metadata.name, ?step, "step of the operation");
+        if supersede::is_safe(&step, session)
+            && let Some(newer) = supersede::newer(desk)
+        {
+            memory.cause = Some(format!("newer revision {newer}"));
+            terminate::order(desk, "operation is terminating: a newer revision supersedes it").await?;
+            continue;
+        }
         let done = match step {
             Step::DryRun(tasks) => {
                 apply::check(session, &tasks);

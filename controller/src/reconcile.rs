@@ -15,6 +15,7 @@ pub mod compare;
 mod conditions;
 mod desired;
 mod dry_run;
+mod finished;
 mod health;
 mod live;
 pub mod manifest;
@@ -251,6 +252,8 @@ struct Outcome {
     status: ApplicationStatus,
     /// The finalizers the Application should have, if others than it has.
     finalizers: Option<Vec<String>>,
+    /// The annotation about finished Jobs, if it should be another.
+    finished_jobs: Option<serde_json::Value>,
     operation: Option<Box<Operation>>,
     look_again: Option<(Duration, Reason)>,
 }
@@ -303,6 +306,7 @@ fn found(ctx: &Context, app: &Application, compared: &Compared, now: jiff::Times
     Some(Outcome {
         status,
         finalizers,
+        finished_jobs: finished::annotation(app, &compared.resources),
         operation,
         look_again,
     })
@@ -399,6 +403,7 @@ fn failed(
     Some(Outcome {
         status,
         finalizers: None,
+        finished_jobs: None,
         operation: None,
         look_again,
     })
@@ -459,6 +464,9 @@ async fn write(
     let mut patch = patch_between(&app.status, &outcome.status).unwrap_or_else(|| json!({}));
     if asked {
         patch["metadata"]["annotations"][annotation::REFRESH] = serde_json::Value::Null;
+    }
+    if let Some(finished) = &outcome.finished_jobs {
+        patch["metadata"]["annotations"][finished::ANNOTATION] = finished.clone();
     }
     if let Some(finalizers) = &outcome.finalizers {
         patch["metadata"]["finalizers"] = finalizers.clone().into();

@@ -1,6 +1,5 @@
 //! The controller dies in the middle of a sync; the next one ends in the same state.
 
-use anyhow::Result;
 use argosy_test_cluster::api::kinds;
 use serde_json::json;
 
@@ -51,7 +50,7 @@ fn a_controller_killed_in_the_middle_of_a_sync_is_no_matter() {
         .await?;
 
         // The Job completes: what a kubelet and the Job controller would write.
-        complete_job(&api, name).await?;
+        harness::complete_job(&api, name, "gate").await?;
         let app = wait_app(&api, namespace, name, "Synced", |app| synced_to(app, &revision)).await?;
         for wave in 0..3 {
             for index in 0..10 {
@@ -76,22 +75,4 @@ fn a_controller_killed_in_the_middle_of_a_sync_is_no_matter() {
         );
         Ok(())
     });
-}
-
-async fn complete_job(api: &argosy_test_cluster::api::Api, namespace: &str) -> Result<()> {
-    let now = "2030-01-01T00:00:00Z";
-    let status = json!({"status": {
-        "completionTime": now,
-        "succeeded": 1,
-        "active": 0,
-        "ready": 0,
-        "uncountedTerminatedPods": {},
-        "conditions": [
-            {"type": "SuccessCriteriaMet", "status": "True", "lastProbeTime": now, "lastTransitionTime": now},
-            {"type": "Complete", "status": "True", "lastProbeTime": now, "lastTransitionTime": now},
-        ],
-    }});
-    api.patch_status(kinds::JOB, namespace, "gate", &status)
-        .await
-        .map(drop)
 }

@@ -49,6 +49,79 @@ fn the_finalizer_deletes_the_resources_first() {
 }
 
 #[test]
+fn without_a_cascade_the_hooks_of_the_deletion_do_not_run() {
+    run(async {
+        let installation = harness::installation().await;
+        let (api, namespace) = (installation.api(), installation.namespace());
+        let name = "orphan-hooks";
+        let repository = harness::repository(name)?;
+        repository.write("app/a.yaml", &config_map("a", "1"))?;
+        for hook in ["PreDelete", "PostDelete"] {
+            let lower = hook.to_lowercase();
+            repository.write(
+                &format!("app/{lower}.yaml"),
+                &format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {lower}\n  annotations: {{argocd.argoproj.io/hook: {hook}}}\n"),
+            )?;
+        }
+        let revision = repository.commit("settings and hooks")?;
+        let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
+        api.create(kinds::APPLICATION, &harness::application(namespace, name, source))
+            .await?;
+        wait_app(api, namespace, name, "held by the hooks' finalizers", |app| {
+            synced_to(app, &revision)
+                && app["metadata"]["finalizers"].to_string().contains("pre-delete-finalizer")
+                && app["metadata"]["finalizers"].to_string().contains("post-delete-finalizer")
+        })
+        .await?;
+        api.delete(kinds::APPLICATION, namespace, name).await?;
+        wait(api, kinds::APPLICATION, namespace, name, "gone", |app| {
+            app.is_none()
+        })
+        .await?;
+        assert!(api.get(kinds::CONFIG_MAP, name, "a").await?.is_some(), "the resource stays");
+        for hook in ["predelete", "postdelete"] {
+            assert!(api.get(kinds::CONFIG_MAP, name, hook).await?.is_none(), "{hook} does not run");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn with_a_cascade_the_hooks_run_around_the_deletion() {
+    run(async {
+        let installation = harness::installation().await;
+        let (api, namespace) = (installation.api(), installation.namespace());
+        let name = "cascade-hooks";
+        let repository = harness::repository(name)?;
+        repository.write("app/a.yaml", &config_map("a", "1"))?;
+        for hook in ["PreDelete", "PostDelete"] {
+            let lower = hook.to_lowercase();
+            repository.write(
+                &format!("app/{lower}.yaml"),
+                &format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {lower}\n  annotations: {{argocd.argoproj.io/hook: {hook}}}\n"),
+            )?;
+        }
+        let revision = repository.commit("settings and hooks")?;
+        let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
+        let mut app = harness::application(namespace, name, source);
+        app["metadata"]["finalizers"] = json!(["resources-finalizer.argocd.argoproj.io"]);
+        api.create(kinds::APPLICATION, &app).await?;
+        wait_app(api, namespace, name, "held by the hooks' finalizers", |app| {
+            synced_to(app, &revision) && app["metadata"]["finalizers"].to_string().contains("post-delete-finalizer")
+        })
+        .await?;
+        api.delete(kinds::APPLICATION, namespace, name).await?;
+        wait(api, kinds::APPLICATION, namespace, name, "gone", |app| {
+            app.is_none()
+        })
+        .await?;
+        assert!(api.get(kinds::CONFIG_MAP, name, "a").await?.is_none(), "the resource is gone");
+        assert!(api.get(kinds::CONFIG_MAP, name, "postdelete").await?.is_some(), "the hook behind it ran");
+        Ok(())
+    });
+}
+
+#[test]
 fn without_a_finalizer_the_resources_stay() {
     run(async {
         let installation = harness::installation().await;

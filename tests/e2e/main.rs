@@ -12,4 +12,6 @@ mod commit;
 mod crash;
 mod crds;
 mod deletion;
+mod kills;
+mod safety;
 mod sources;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use argosy_api::v1alpha1::Application;
 use argosy_object::{Value, meta};
-use argosy_sync::{Options, Resource, plan};
+use argosy_sync::{Hold, Options, Resource, plan};
 
 use super::compared::{self, Compared};
 use crate::output::{self, Verdict};
@@ -54,6 +54,8 @@ fn options(compared: &Compared, prune: bool) -> Options {
             .unwrap_or_default(),
         prune: prune || application.is_some_and(prunes),
         hooks: true,
+        // As in a cluster without settings of its own; who says --prune is a person.
+        hold: (!prune && application.is_some_and(prunes)).then(Hold::default),
         sync_options: compared::application_options(application),
         ..Options::default()
     }

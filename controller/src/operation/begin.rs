@@ -18,7 +18,7 @@ use argosy_sync::options::Propagation;
 use argosy_sync::plan::{Check, ManagedNamespace};
 use argosy_sync::retry::{self, Backoff, Strategy};
 use argosy_sync::{
-    Action, OperationPhase, Options, Plan, Progress, Resource, Selector, SyncOptions, Task, plan,
+    Action, Hold, OperationPhase, Options, Plan, Progress, Resource, Selector, SyncOptions, Task, plan,
 };
 use tokio::time::Instant;
 use tracing::info;
@@ -176,7 +176,7 @@ pub(super) async fn session(desk: &mut Desk<'_>) -> Result<Session, Refusal> {
     let settings = desk.ctx.settings.get();
     let writer = writer(desk, &compared, &settings, &sync)?;
     let resources = resources(desk, &compared, &settings, &sync);
-    let options = options(desk, &compared, &sync, &writer).await;
+    let options = options(desk, &compared, &settings, &sync, &writer).await;
     let mut plan = plan(&resources, &options).map_err(|found| {
         failed(format!(
             "one or more synchronization tasks are not valid: {found}"
@@ -503,7 +503,13 @@ fn managed_namespace(managed: &Managed, desired: Option<&Value>, destination: &s
     destinations && desired.is_some_and(|desired| !meta::uid(desired).is_empty())
 }
 
-async fn options(desk: &Desk<'_>, compared: &Compared, sync: &SyncOperation, writer: &Writer) -> Options {
+async fn options(
+    desk: &Desk<'_>,
+    compared: &Compared,
+    settings: &Settings,
+    sync: &SyncOperation,
+    writer: &Writer,
+) -> Options {
     let namespace = desk.app.spec.destination.namespace.clone();
     let sync_options = SyncOptions::parse(sync.sync_options.iter().map(String::as_str));
     let managed = desk
@@ -553,7 +559,18 @@ async fn options(desk: &Desk<'_>, compared: &Compared, sync: &SyncOperation, wri
             .annotations
             .get(argosy_api::annotation::CLIENT_SIDE_APPLY_MIGRATION_MANAGER)
             .cloned(),
+        hold: hold(desk, settings),
     }
+}
+
+/// What a person asks for is done; what happens by itself waits for a person if it would delete much.
+fn hold(desk: &Desk<'_>, settings: &Settings) -> Option<Hold> {
+    let hold = &settings.config.deletion_hold;
+    (desk.operation().initiated_by.automated && hold.enabled).then(|| Hold {
+        at_least: hold.at_least,
+        share: hold.share,
+        kinds: hold.kinds.clone(),
+    })
 }
 
 /// Namespaces without which a cluster, or this program, cannot live are never deleted, whatever carries our mark.

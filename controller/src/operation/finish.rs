@@ -38,7 +38,7 @@ pub(super) async fn end(
         }
     }
     if !phase.successful() {
-        if let Some(cause) = memory.cause.filter(|_| terminating) {
+        if let Some(cause) = memory.cause.take().filter(|_| terminating) {
             message = format!("{message}, triggered by {cause}");
         }
         if desk.state.retry_count > 0 {

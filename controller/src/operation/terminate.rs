@@ -26,9 +26,9 @@ pub(super) fn time_left(desk: &Desk<'_>) -> Duration {
 }
 
 /// Writes down that the controller itself ends the operation.
-pub(super) async fn order(desk: &mut Desk<'_>) -> Result<(), WriteError> {
+pub(super) async fn order(desk: &mut Desk<'_>, message: &str) -> Result<(), WriteError> {
     desk.state.phase = OperationPhase::Terminating.into();
-    desk.say("operation is terminating due to timeout");
+    desk.say(message);
     // One that waits for its next attempt has nothing running.
     desk.state.finished_at = None;
     desk.save().await
@@ -42,7 +42,9 @@ pub(super) fn heed(desk: &mut Desk<'_>, session: &mut Session) {
         return;
     }
     desk.state.phase = OperationPhase::Terminating.into();
-    desk.say("operation is terminating");
+    if !desk.state.message.starts_with("operation is terminating") {
+        desk.say("operation is terminating");
+    }
     session.terminating = true;
     session.pause = None;
     session.progress.terminate();

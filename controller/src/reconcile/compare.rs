@@ -13,6 +13,7 @@ use argosy_object::{GroupKind, GroupVersionKind, ResourceKey, Value};
 use rayon::prelude::*;
 
 use super::dry_run::Answers;
+use super::finished::Finished;
 use super::manifest::{Desired, Kinds, Manifest};
 use super::verdict::{Rules, Verdict, judge};
 
@@ -38,6 +39,8 @@ pub struct Managed {
     pub hook: bool,
     /// Deleting it needs a person's consent.
     pub requires_confirmation: bool,
+    /// A Job that ended well and was removed by its time to live: that it is not live is no difference.
+    pub finished: bool,
     /// Its sync wave.
     pub sync_wave: i64,
     /// Health of the live object; nothing if no rule exists or it is not live.
@@ -139,6 +142,7 @@ pub(crate) fn compare(input: &Input<'_>, verdicts: &mut Verdicts) -> Outcome {
         findings: Vec::new(),
     };
     let mut unknown_kinds = HashSet::new();
+    let finished = Finished::of(input.app);
     for (pair, verdict) in pairs.into_iter().zip(&judged) {
         if let Some(live) = &pair.resource
             && let Some(other) = live.app.as_ref().filter(|other| &***other != input.instance)
@@ -160,7 +164,7 @@ pub(crate) fn compare(input: &Input<'_>, verdicts: &mut Verdicts) -> Outcome {
         if incomplete && unknown_kinds.insert(kind.clone()) {
             outcome.findings.push(Finding::KindUnknown { kind: kind.clone() });
         }
-        let (resource, counted) = managed(input, pair, verdict, &kind, incomplete);
+        let (resource, counted) = managed(input, pair, verdict, &kind, incomplete, &finished);
         outcome.status = worse(outcome.status, counted);
         outcome.resources.push(resource);
     }
@@ -272,13 +276,17 @@ fn managed(
     verdict: &Verdict,
     kind: &GroupKind,
     incomplete: bool,
+    finished: &Finished,
 ) -> (Managed, SyncStatusCode) {
     let (wanted, live) = (pair.manifest.is_some(), pair.resource.is_some());
     let extra = live && !wanted;
+    let finished = !live && pair.manifest.as_deref().is_some_and(|manifest| finished.holds(manifest));
     let without_status = verdict.live_hook || verdict.skipped || verdict.copied;
     let mut counted = SyncStatusCode::Synced;
     let mut status = if without_status {
         None
+    } else if finished {
+        Some(SyncStatusCode::Synced)
     } else if verdict.modified || !wanted || !live {
         if !(extra && verdict.extraneous_ignored) {
             counted = SyncStatusCode::OutOfSync;
@@ -322,8 +330,12 @@ fn managed(
         requires_pruning: extra && known && !verdict.copied && !verdict.live_hook && !deleting,
         hook: verdict.live_hook,
         requires_confirmation: verdict.needs_confirmation,
+        finished,
         sync_wave: if wanted { verdict.sync_wave } else { 0 },
-        health: verdict.health.clone(),
+        health: match finished {
+            true => Some(Health::healthy()),
+            false => verdict.health.clone(),
+        },
         counts: Counts {
             outside: verdict.live_hook || verdict.skipped,
             health_ignored: verdict.health_ignored,
@@ -347,6 +359,7 @@ fn hook(input: &Input<'_>, manifest: &Arc<Manifest>) -> Managed {
         requires_pruning: false,
         hook: true,
         requires_confirmation: false,
+        finished: false,
         sync_wave: 0,
         health: None,
         counts: Counts {
@@ -393,6 +406,7 @@ mod tests {
 
     /// One Application `web` in namespace `shop` of a cluster that holds `live`.
     struct World {
+        app: Application,
         desired: Option<Vec<Value>>,
         live: Vec<Value>,
         incomplete: Vec<GroupKind>,
@@ -431,6 +445,7 @@ mod tests {
                 name: String::new(),
             }];
             World {
+                app: Application::default(),
                 desired: Some(desired),
                 live,
                 incomplete: Vec::new(),
@@ -468,7 +483,7 @@ mod tests {
                 .clone()
                 .map(|manifests| sort_out(manifests, "shop", &Builtin).unwrap());
             let input = Input {
-                app: &Application::default(),
+                app: &self.app,
                 instance: "web",
                 desired: desired.as_ref(),
                 snapshot: &state.snapshot(),
@@ -520,6 +535,41 @@ mod tests {
             .map(|(name, status, prune)| (name.to_owned(), Some(status), prune))
             .into();
         assert_eq!(rows(&outcome), expected);
+    }
+
+    #[test]
+    fn a_job_that_ended_and_removed_itself_is_not_missing() {
+        let job = |image: &str| {
+            let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "seed", "namespace": "shop"},
+                "spec": {"ttlSecondsAfterFinished": 30, "template": {"spec": {"containers": [{"name": "main", "image": image}]}}}});
+            tracking::stamp(&mut job, "web", "shop", &tracking::Config::default()).unwrap();
+            job
+        };
+        let mut ended = live(job("seed:1"), "1");
+        ended["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        let mut world = World::new(vec![job("seed:1")], vec![]);
+        assert_eq!(world.compare().status, SyncStatusCode::OutOfSync, "nobody has seen it end");
+
+        world.live = vec![ended];
+        let outcome = world.compare();
+        let text = crate::reconcile::finished::annotation(&world.app, &outcome.resources).unwrap();
+        let name = crate::reconcile::finished::ANNOTATION.to_owned();
+        world.app.metadata.annotations.insert(name, text.as_str().unwrap().to_owned());
+
+        world.live.clear();
+        let outcome = world.compare();
+        assert_eq!(outcome.status, SyncStatusCode::Synced);
+        assert_eq!(outcome.resources[0].health, Some(Health::healthy()));
+        assert_eq!(crate::reconcile::finished::annotation(&world.app, &outcome.resources), None);
+
+        // Another Job of that name has not run yet.
+        world.desired = Some(vec![job("seed:2")]);
+        let outcome = world.compare();
+        assert_eq!(outcome.status, SyncStatusCode::OutOfSync);
+        assert_eq!(
+            crate::reconcile::finished::annotation(&world.app, &outcome.resources),
+            Some(Value::Null)
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) fn health(app: &Application, resources: &[Managed]) -> Aggregate {
         Child {
             key: (**key).clone(),
             health: resource.health.clone(),
-            live: resource.resource.is_some(),
+            live: resource.resource.is_some() || resource.finished,
             hook: resource.counts.outside,
             ignored: resource.counts.health_ignored || own,
         }

@@ -7,6 +7,7 @@
 //! Nothing here knows a clock, a cluster or a repository, so a plan can be printed, simulated and resumed elsewhere.
 
 pub mod autosync;
+pub mod hold;
 pub mod hook;
 pub mod options;
 pub mod order;
@@ -17,6 +18,7 @@ pub mod result;
 pub mod retry;
 pub mod wave;
 
+pub use hold::Hold;
 pub use options::{ResourceOptions, SyncOptions, resource_options};
 pub use phase::{OperationPhase, Phase};
 pub use plan::{Action, Options, Plan, PlanError, Resource, Selector, Task, TaskId, plan};

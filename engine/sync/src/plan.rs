@@ -11,6 +11,7 @@ use argosy_object::{GroupVersionKind, ResourceKey, Value, meta};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::hold::{self, Hold};
 use crate::hook::{self, DeletePolicy, Hook};
 use crate::options::{self, Removal, ResourceOptions, SyncOptions, resource_options};
 use crate::order::kind_rank;
@@ -62,6 +63,8 @@ pub struct Options {
     pub sync_options: SyncOptions,
     /// The Application's annotation of that name.
     pub migration_manager: Option<String>,
+    /// When deletions wait for approval; `None`: only those that say so themselves.
+    pub hold: Option<Hold>,
 }
 
 /// Labels and annotations of the destination's Namespace.
@@ -203,6 +206,8 @@ pub struct Plan {
     pub namespace: String,
     /// Kinds, as (group, kind), whose definition is among what is desired.
     pub defined_kinds: HashSet<(String, String)>,
+    /// Why all its deletions wait for approval, if they do.
+    pub held: Option<String>,
 }
 
 /// Why there is no plan.
@@ -227,6 +232,7 @@ pub enum PlanError {
 /// If a resource has no side, or two hooks of one phase have the same name.
 pub fn plan(resources: &[Resource], options: &Options) -> Result<Plan, PlanError> {
     let mut tasks = resource_tasks(resources, options)?;
+    let held = options.hold.as_ref().and_then(|hold| hold::hold(&mut tasks, hold));
     if options.hooks && options.selection.is_empty() {
         tasks.extend(hook_tasks(resources, options)?);
     }
@@ -246,6 +252,7 @@ pub fn plan(resources: &[Resource], options: &Options) -> Result<Plan, PlanError
         dry_run: options.dry_run,
         namespace: options.namespace.clone(),
         defined_kinds,
+        held,
     })
 }
 

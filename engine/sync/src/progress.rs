@@ -679,6 +679,9 @@ impl Pass<'_> {
         if tasks.len() > 1 {
             message = format!("{message} and {} more {noun}", tasks.len() - 1);
         }
+        if let (Reason::Confirmation, Some(held)) = (reason, &self.plan.held) {
+            message = format!("{message}: {held}");
+        }
         let on = tasks
             .iter()
             .map(|task| WaitOn {

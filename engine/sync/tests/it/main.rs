@@ -4,6 +4,7 @@
 //! as long as the case says. `UPDATE_EXPECTED=1` writes the answers of the code; they are for reading, not for believing.
 #![allow(clippy::unwrap_used)]
 
+mod properties;
 mod world;
 
 use std::fs;

@@ -8,7 +8,7 @@ use argosy_health::{Health, Status};
 use argosy_object::{ResourceKey, Value, meta, yaml};
 use argosy_sync::plan::{Check, ManagedNamespace};
 use argosy_sync::{
-    Observations, Options, Outcome, Plan, Progress, Resource, Seen, Selector, Step, SyncOptions, Task,
+    Hold, Observations, Options, Outcome, Plan, Progress, Resource, Seen, Selector, Step, SyncOptions, Task,
     TaskId, next, plan,
 };
 use serde_json::json;
@@ -159,6 +159,11 @@ fn options(input: &Value, world: &World) -> Options {
             .collect(),
         sync_options: SyncOptions::parse(texts(given.get("syncOptions")).iter().map(String::as_str)),
         migration_manager: None,
+        hold: given.get("hold").map(|hold| Hold {
+            at_least: hold["atLeast"].as_u64().unwrap() as usize,
+            share: hold["share"].as_u64().unwrap() as usize,
+            kinds: texts(hold.get("kinds")),
+        }),
     }
 }
 
