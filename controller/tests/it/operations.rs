@@ -14,6 +14,10 @@ const PODS: Kind = Kind {
     api_version: "v1",
     plural: "pods",
 };
+const PANELS: Kind = Kind {
+    api_version: "example.com/v1",
+    plural: "panels",
+};
 const WIDGETS: Kind = Kind {
     api_version: "example.com/v1",
     plural: "widgets",
@@ -35,6 +39,7 @@ fn operations_on_a_real_cluster() {
         a_hook_runs_once_and_goes(&world).await;
         a_running_hook_is_removed_when_the_operation_is_terminated(&world).await;
         a_definition_and_its_resource_come_in_one_sync(&world).await;
+        a_comparison_by_dry_run_asks_the_server(&world).await;
         what_cannot_be_changed_is_replaced_when_forced(&world).await;
         a_dry_run_changes_nothing(&world).await;
         the_server_applies_when_asked_and_takes_over_what_was_applied_before(&world).await;
@@ -531,13 +536,66 @@ async fn a_definition_and_its_resource_come_in_one_sync(world: &World) {
         .sync("definitions", &[widget(2), definition], json!({}))
         .await;
     assert_eq!(
-        results(&state)[1],
-        "Widget/w: Synced Running widget.example.com/w configured",
+        results(&state).get(1).map(String::as_str),
+        Some("Widget/w: Synced Running widget.example.com/w configured"),
         "{state:#}"
     );
     assert_eq!(
         world.api.get(WIDGETS, "definitions", "w").await.unwrap().unwrap()["spec"]["size"],
         2
+    );
+}
+
+/// The server knows that parts are told apart by name; a comparison of custom resources by their text does not.
+async fn a_comparison_by_dry_run_asks_the_server(world: &World) {
+    world.application("asked").await;
+    let part = json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}});
+    let parts = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": part});
+    let schema =
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"parts": parts}}}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "panels.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "panels", "singular": "panel", "kind": "Panel", "listKind": "PanelList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+    });
+    let panel = |size: i64| {
+        let parts = json!([{"name": "a", "size": size}]);
+        let panel = json!({"apiVersion": "example.com/v1", "kind": "Panel", "metadata": {"name": "p"}, "spec": {"parts": parts}});
+        annotated(
+            panel,
+            json!({"argocd.argoproj.io/compare-options": "ServerSideDiff=true"}),
+        )
+    };
+    let synced = |state: &Value| {
+        results(state)
+            .into_iter()
+            .filter(|line| line.starts_with("Panel/"))
+            .collect::<Vec<_>>()
+    };
+    let state = world
+        .sync("asked", &[definition.clone(), panel(1)], json!({}))
+        .await;
+    assert_eq!(
+        synced(&state),
+        ["Panel/p: Synced Running panel.example.com/p created"]
+    );
+    let by_hand = json!({"spec": {"parts": [{"name": "a", "size": 1}, {"name": "b", "size": 7}]}});
+    world
+        .api
+        .merge_patch(PANELS, "asked", "p", &by_hand)
+        .await
+        .unwrap();
+
+    let what_differs = json!({"syncOptions": ["ApplyOutOfSyncOnly=true"]});
+    let state = world
+        .sync("asked", &[definition.clone(), panel(1)], what_differs.clone())
+        .await;
+    assert_eq!(synced(&state), Vec::<String>::new(), "{state:#}");
+    let state = world.sync("asked", &[definition, panel(2)], what_differs).await;
+    assert_eq!(
+        synced(&state),
+        ["Panel/p: Synced Running panel.example.com/p configured"]
     );
 }
 
