@@ -53,12 +53,15 @@ enum Command {
     Plan(command::plan::Args),
     /// List the actions of a live object, or show what one would make of it.
     Action(command::action::Args),
-    /// The process in which the repo-server evaluates Jsonnet; not for people.
-    #[command(hide = true)]
-    JsonnetWorker,
 }
 
 fn main() -> ExitCode {
+    // The process in which the repo-server reads repository content. It comes before all else: what it is given is not
+    // for people, and it starts often.
+    let mut raw = std::env::args_os().skip(1);
+    if raw.next().is_some_and(|name| name == "render-child") {
+        return argosy_repo_server::render_child(raw);
+    }
     // The first caller decides; nothing else in this program installs one before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let args = Args::parse_from(with_component_name(std::env::args_os().collect()));
@@ -82,7 +85,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Health(args) => command::health::run(&args),
         Command::Plan(args) => command::plan::run(&args),
         Command::Action(args) => command::action::run(&args),
-        Command::JsonnetWorker => Ok(argosy_repo_server::source::jsonnet::worker::main()),
     }
 }
 

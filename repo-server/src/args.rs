@@ -98,6 +98,12 @@ pub struct Args {
     /// The render worker; without it, the program of that name beside this one.
     #[arg(long, env = "ARGOSY_RENDER_WORKER")]
     pub render_worker: Option<PathBuf>,
+    /// The program that fences renders in; without it, the program `argosy-render-child` beside this one, or this one.
+    #[arg(long, env = "ARGOSY_RENDER_CHILD")]
+    pub render_child: Option<PathBuf>,
+    /// Do not start where the kernel cannot fence renders in.
+    #[arg(long, env = "ARGOSY_REQUIRE_RENDER_FENCE")]
+    pub require_render_fence: bool,
     /// Render workers at once; 0 is one per core.
     #[arg(long, env = "ARGOSY_RENDER_WORKERS", default_value_t = 0)]
     pub render_workers: usize,

@@ -8,10 +8,12 @@
 pub mod access;
 pub mod args;
 pub mod chart;
+pub mod child;
 pub mod env;
 mod error;
 pub mod git;
 pub mod http;
+pub mod jail;
 pub mod local;
 pub mod manifest;
 mod manifest_cache;
@@ -28,9 +30,10 @@ pub mod version;
 pub mod worker;
 
 pub use args::Args;
+pub use child::main as render_child;
 pub use error::{Class, Error, Result};
 pub use manifest_cache::Rendered;
 pub use materialise::Materialiser;
 pub use server::{Server, run, start};
 pub use setup::renderer;
-pub use source::jsonnet::worker::main as jsonnet_worker;
+

@@ -87,7 +87,13 @@ pub async fn render(request: LocalRequest) -> Result<Vec<Value>> {
         .unwrap_or_else(|| temporary.path().to_owned());
     let mut args = defaults();
     args.render_worker.clone_from(&request.render_worker);
-    let renderer = crate::renderer(&args, &cache_dir, Metrics::default())?;
+    let open = match &request.files {
+        Files::Repositories => Vec::new(),
+        Files::Directory(directory) => vec![directory.canonicalize().map_err(|e| {
+            Error::path(directory.display().to_string(), e.to_string())
+        })?],
+    };
+    let renderer = crate::setup::renderer_of(&args, &cache_dir, open, Metrics::default())?;
     let mut refs = BTreeMap::new();
     for source in request.sources.iter().filter(|source| !source.r#ref.is_empty()) {
         let target = RefTarget {

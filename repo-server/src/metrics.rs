@@ -1,5 +1,6 @@
 //! Counters of the repo-server, under the names dashboards for Argo CD read.
 
+use crate::jail::{Held, Hold};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -21,6 +22,7 @@ pub struct Metrics {
     parallelism_wait: Histogram,
     renders: Family<RenderLabels, Counter>,
     cache: Family<CacheLabels, Counter>,
+    fence: Family<FenceLabels, Gauge>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,6 +40,11 @@ struct RepoLabels {
 struct RenderLabels {
     source_type: &'static str,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FenceLabels {
+    part: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -63,6 +70,7 @@ impl Default for Metrics {
             parallelism_wait: Histogram::new([0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 20.0, 60.0, 120.0]),
             renders: Family::default(),
             cache: Family::default(),
+            fence: Family::default(),
         }
     }
 }
@@ -122,6 +130,11 @@ impl Metrics {
             "Look-ups in the manifest cache by outcome.",
             self.cache.clone(),
         );
+        registry.register(
+            "argosy_render_fence",
+            "Whether renders are fenced in, by part: 1 it holds, 0 it does not.",
+            self.fence.clone(),
+        );
     }
 
     pub(crate) fn git_request(&self, repo: &str, request_type: &'static str, took: Duration) {
@@ -179,6 +192,16 @@ impl Metrics {
                 result: if ok { "ok" } else { "error" },
             })
             .inc();
+    }
+
+    pub(crate) fn fence(&self, held: Option<Held>) {
+        let parts = [
+            ("files", held.is_some_and(|held| held.files != Hold::None)),
+            ("system_calls", held.is_some_and(|held| held.system_calls != Hold::None)),
+        ];
+        for (part, holds) in parts {
+            self.fence.get_or_create(&FenceLabels { part }).set(holds.into());
+        }
     }
 
     pub(crate) fn cache(&self, outcome: &'static str) {

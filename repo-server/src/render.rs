@@ -8,6 +8,7 @@
 //! One render runs per key however many wait for it.
 
 use crate::access::{self, RepoKind};
+use crate::child;
 use crate::chart::{Chart, ChartRepo, Charts};
 use crate::env::BuildEnv;
 use crate::error::{Error, Result};
@@ -123,6 +124,8 @@ pub struct Renderer {
     pub limits: Limits,
     /// Parent of the private directories of renders.
     pub scratch: PathBuf,
+    /// The program behind the fence; without it, renders run free.
+    pub child: Option<child::Program>,
     pub(crate) cache: ManifestCache,
 }
 

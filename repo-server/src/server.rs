@@ -2,6 +2,7 @@
 
 use crate::args::Args;
 use crate::metrics::Metrics;
+use crate::render::Renderer;
 use crate::service::Service;
 use anyhow::Context as _;
 use argosy_api::repository::repo_server_service_server::RepoServerServiceServer;
@@ -53,11 +54,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         .clone()
         .unwrap_or_else(|| std::env::temp_dir().join("argosy-repo-server"));
     let renderer = Arc::new(crate::renderer(&args, &cache_dir, metrics).context("set up the caches")?);
-    if renderer.jsonnet.program.is_none() {
-        tracing::warn!(
-            "there is no Jsonnet evaluator beside this program; programs run inside it, without a limit of memory"
-        );
-    }
+    fence(&renderer, args.require_render_fence).await?;
     let tls = if args.disable_tls { None } else { Some(tls(&args)?) };
     let listener = tokio::net::TcpListener::bind((args.address, args.port))
         .await
@@ -114,6 +111,33 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         address,
         metrics_address,
     })
+}
+
+/// Says loudly, or refuses to go on, where content of repositories is not fenced in.
+async fn fence(renderer: &Renderer, required: bool) -> anyhow::Result<()> {
+    let held = match &renderer.child {
+        Some(child) => Some(child.probe().await?),
+        None => None,
+    };
+    renderer.metrics.fence(held);
+    let missing = match held {
+        Some(held) if held.is_whole() => {
+            tracing::info!(files = ?held.files, "renders are fenced in: no network, no files but their own");
+            return Ok(());
+        }
+        Some(held) => format!(
+            "files: {:?}, system calls and network: {:?}",
+            held.files, held.system_calls
+        ),
+        None => "the program argosy-render-child is not beside this one".to_owned(),
+    };
+    anyhow::ensure!(!required, "renders cannot be fenced in here ({missing}), and that is required");
+    tracing::warn!(
+        missing,
+        "RENDERS ARE NOT FENCED IN: a hostile repository can reach what this process can reach. \
+         A kernel with Landlock (5.13) and seccomp is needed"
+    );
+    Ok(())
 }
 
 /// The certificate of the administrator, or a new one of our own.

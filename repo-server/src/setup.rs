@@ -1,6 +1,7 @@
 //! Builds what rendering needs from the arguments of the process.
 
 use crate::args::Args;
+use crate::child;
 use crate::chart::{self, Charts};
 use crate::error::{Error, Result};
 use crate::git::{self, Git, TrustStore};
@@ -11,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::render::{Limits, Renderer};
 use crate::source::jsonnet;
 use crate::worker::{self, Workers};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,9 +28,29 @@ const MAX_OUTPUT: u64 = 256 << 20;
 /// # Errors
 /// [`Error::Io`] when a directory cannot be made.
 pub fn renderer(args: &Args, cache_dir: &Path, metrics: Metrics) -> Result<Renderer> {
+    renderer_of(args, cache_dir, Vec::new(), metrics)
+}
+
+/// As [`renderer`]; render workers may read the directories of `open` where they are.
+pub(crate) fn renderer_of(
+    args: &Args,
+    cache_dir: &Path,
+    open: Vec<PathBuf>,
+    metrics: Metrics,
+) -> Result<Renderer> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let scratch = cache_dir.join("scratch");
     private(&scratch)?;
+    let slots = cache_dir.join("slots");
+    private(&slots)?;
+    let child = args
+        .render_child
+        .clone()
+        .map(|path| child::Program {
+            path,
+            arguments: Vec::new(),
+        })
+        .or_else(child::Program::locate);
     let files = Arc::new(Materialiser::new(
         cache_dir.join("trees"),
         args.tree_cache_size,
@@ -74,9 +95,12 @@ pub fn renderer(args: &Args, cache_dir: &Path, metrics: Metrics) -> Result<Rende
         max_memory: args.render_worker_memory,
         max_calls: args.render_worker_renders.max(1),
         kustomize_helm: true,
+        fence: child.clone(),
+        slots,
+        open,
     });
     let jsonnet = jsonnet::Engine {
-        program: jsonnet::Engine::locate(),
+        program: child.clone(),
         deadline: JSONNET_DEADLINE.min(args.exec_timeout),
         max_memory: JSONNET_MEMORY,
         permits: Arc::new(tokio::sync::Semaphore::new(cores.max(2))),
@@ -94,6 +118,7 @@ pub fn renderer(args: &Args, cache_dir: &Path, metrics: Metrics) -> Result<Rende
             output_bytes: MAX_OUTPUT,
         },
         scratch,
+        child,
         cache: ManifestCache::new(args.manifest_cache_size, args.repo_cache_expiration),
     })
 }

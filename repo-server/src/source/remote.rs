@@ -6,6 +6,7 @@ use crate::git::Git;
 use crate::http::Http;
 use crate::materialise::{Directory, Materialiser, write_file};
 use crate::path::TreePath;
+use crate::tree::Tree;
 use argosy_api::v1alpha1::{RepoCreds, Repository};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ const MAX_FILE: u64 = 32 << 20;
 
 /// A local copy; the files stay as long as it is held.
 pub struct Copy {
-    /// Directory or file.
+    /// A file, or `tree//part`: a part of a tree, with the whole tree in reach.
     pub path: PathBuf,
     _files: Option<Arc<Directory>>,
 }
@@ -84,10 +85,13 @@ impl Fetcher<'_> {
         let resolved = self.git.resolve(&access, &target.revision, "", false).await?;
         let commit = self.git.commit(&access, &resolved).await?;
         let files = self.files.tree(&commit.tree()).await?;
-        let path = files.path().join(TreePath::parse(&target.path)?.as_str());
-        if !path.exists() {
+        let part = TreePath::parse(&target.path)?;
+        let tree = Tree::Git(commit.tree());
+        if tree.lookup(&part)?.is_none() {
             return Err(Error::path(target.path, "the remote base has no such path"));
         }
+        // The whole repository is within reach: a base may name its neighbours.
+        let path = format!("{}//{}", files.path().display(), part.as_str()).into();
         Ok(Copy {
             path,
             _files: Some(files),

@@ -2,15 +2,20 @@
 //!
 //! One child runs one call at a time, so that a call that never ends, grows without bound or crashes takes
 //! nobody else with it: its child is killed and the caller gets a typed error. Children are kept warm between
-//! calls and replaced after a number of them. The protocol is `render-worker/PROTOCOL.md`.
+//! calls and replaced after a number of them. Each lives behind the fence of [`crate::jail`] and sees the files of its
+//! call alone (`slot`). The protocol is `render-worker/PROTOCOL.md`.
 
+mod slot;
 pub mod wire;
+
+use crate::child;
+use crate::jail::{self, Policy};
+use slot::Slot;
 
 use crate::error::{Error, Result};
 use prost::Message as _;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,7 +47,18 @@ pub struct Settings {
     pub max_calls: u64,
     /// Whether kustomizations may inflate Helm charts (`--enable-helm`).
     pub kustomize_helm: bool,
+    /// What fences a worker in before it starts; without it, workers run free.
+    pub fence: Option<child::Program>,
+    /// Parent of the directories of the workers, on the file system of what they read; only we can read it.
+    pub slots: PathBuf,
+    /// Directories that all workers may read in place, such as a person's own working tree.
+    pub open: Vec<PathBuf>,
 }
+
+/// Private memory beyond the budget that is watched: the runtime's own, and what it has asked for but not touched.
+const MEMORY_SLACK: u64 = 1 << 30;
+/// Largest file that a worker may write: what Kustomize hands to the charts that it inflates.
+const FILE_SIZE: u64 = 64 << 20;
 
 impl Settings {
     /// The program beside the running executable, or `ARGOSY_RENDER_WORKER`.
@@ -72,6 +88,7 @@ struct Child {
     stdout: BufReader<ChildStdout>,
     log: Arc<Mutex<VecDeque<String>>>,
     calls: u64,
+    slot: Slot,
 }
 
 impl Drop for Child {
@@ -117,8 +134,20 @@ impl Workers {
             None => self.spawn().await?,
         };
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut call = call;
+        let brought = child.slot.bring(&mut call, &self.settings.open)?;
         let request = Request { id, call: Some(call) };
-        let reply = self.supervise(what, &mut child, &request).await;
+        let mut reply = self.supervise(what, &mut child, &request).await;
+        if let Ok(reply) = &mut reply {
+            if let Some(reads) = &mut reply.reads {
+                brought.translate(reads);
+            }
+            if let Some(Outcome::Error(error)) = &mut reply.outcome {
+                brought.clean(&mut error.message);
+                brought.clean(&mut error.file);
+            }
+        }
+        drop(brought);
         if reply.is_ok() {
             child.calls += 1;
             if child.calls < self.settings.max_calls && rss(child.pid) < self.settings.max_memory / 2 {
@@ -145,12 +174,7 @@ impl Workers {
         let answer = tokio::select! {
             biased;
             answer = exchange(child, request) => answer,
-            () = watch => {
-                return Err(Error::Limit {
-                    which: format!("memory of {what}"),
-                    limit: format!("{} MiB", self.settings.max_memory >> 20),
-                });
-            }
+            () = watch => return Err(self.over_memory(what)),
             () = tokio::time::sleep(self.settings.deadline) => {
                 return Err(Error::Deadline { what: what.into(), after: self.settings.deadline });
             }
@@ -169,6 +193,10 @@ impl Workers {
                     .ok()
                     .flatten()
                     .map(|status| status.to_string());
+                let no_memory = ["out of memory", "cannot allocate memory"];
+                if lines.iter().any(|line| no_memory.iter().any(|sign| line.contains(sign))) {
+                    return Err(self.over_memory(what));
+                }
                 let message = match (lines.is_empty(), died) {
                     (false, _) => lines.join("; "),
                     (true, Some(status)) => status,
@@ -182,23 +210,43 @@ impl Workers {
         }
     }
 
+    fn over_memory(&self, what: &str) -> Error {
+        Error::Limit {
+            which: format!("memory of {what}"),
+            limit: format!("{} MiB", self.settings.max_memory >> 20),
+        }
+    }
+
+    fn policy(&self, slot: &Slot) -> Policy {
+        let mut readable = self.settings.open.clone();
+        readable.push(slot.readable());
+        Policy {
+            readable,
+            writable: vec![slot.scratch()],
+            executable: vec![self.settings.program.clone()],
+            memory: self.settings.max_memory + MEMORY_SLACK,
+            file_size: FILE_SIZE,
+        }
+    }
+
     async fn spawn(&self) -> Result<Child> {
         let settings = &self.settings;
-        let mut command = tokio::process::Command::new(&settings.program);
+        let slot = Slot::new(&settings.slots)?;
+        let mut command = match &settings.fence {
+            Some(fence) => fence.command(jail::arguments(&self.policy(&slot), &settings.program)),
+            None => child::Program {
+                path: settings.program.clone(),
+                arguments: Vec::new(),
+            }
+            .command([]),
+        };
         command.args(["-concurrency", "1"]);
         if settings.kustomize_helm {
             command.arg("-allow-kustomize-helm");
         }
         let mut process = command
-            .env_clear()
             .env("GOMEMLIMIT", (settings.max_memory / 4 * 3).to_string())
-            .env("TMPDIR", std::env::temp_dir())
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
+            .env("TMPDIR", slot.scratch())
             .spawn()
             .map_err(|e| {
                 Error::io(
@@ -233,6 +281,7 @@ impl Workers {
             stdout: BufReader::new(stdout),
             log,
             calls: 0,
+            slot,
         };
         let hello = Request {
             id: 0,

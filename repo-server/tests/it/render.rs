@@ -29,9 +29,9 @@ impl Fixture {
         let dir = tempfile::tempdir().unwrap();
         let mut args = local::defaults();
         args.render_worker = Some(render_worker());
+        args.render_child = Some(env!("CARGO_BIN_EXE_argosy-render-child").into());
         change(&mut args);
-        let mut renderer = argosy_repo_server::renderer(&args, dir.path(), Metrics::default()).unwrap();
-        renderer.jsonnet.program = Some((env!("CARGO_BIN_EXE_argosy-jsonnet-worker").into(), Vec::new()));
+        let renderer = argosy_repo_server::renderer(&args, dir.path(), Metrics::default()).unwrap();
         Fixture {
             renderer: Arc::new(renderer),
             _dir: dir,

@@ -88,17 +88,28 @@ func newTree(request *wire.KustomizeBuild, read *reads.Set) (*tree, error) {
 		return nil, fail.New(wire.Error_IO, fmt.Sprintf("path %q leads out of the tree", request.GetPath()))
 	}
 	remotes := map[string]string{}
+	var trees []string
 	for entry, copy := range request.GetRemotes() {
 		if !filepath.IsAbs(copy) {
 			return nil, fail.New(wire.Error_REQUEST, fmt.Sprintf("copy %q of %s is not absolute", copy, entry))
 		}
-		real, err := filepath.EvalSymlinks(copy)
+		// "tree//part": all of the tree is in reach, as it is for the command, which clones the repository.
+		whole, part, _ := strings.Cut(copy, "//")
+		whole, err := filepath.EvalSymlinks(whole)
 		if err != nil {
 			return nil, fail.Wrap(wire.Error_IO, err)
 		}
+		real, err := filepath.EvalSymlinks(filepath.Join(whole, part))
+		if err != nil {
+			return nil, fail.Wrap(wire.Error_IO, err)
+		}
+		if !confine.Inside(whole, real) {
+			return nil, fail.New(wire.Error_IO, fmt.Sprintf("the copy of %s leads out of its tree", entry))
+		}
 		remotes[entry] = real
+		trees = append(trees, whole)
 	}
-	return &tree{root: root, dir: dir, remotes: remotes, read: read}, nil
+	return &tree{root: root, dir: dir, remotes: remotes, trees: trees, read: read}, nil
 }
 
 func (k Kustomizer) options(request *wire.KustomizeBuild) (*krusty.Options, error) {

@@ -25,7 +25,9 @@ type tree struct {
 	root    string
 	dir     string
 	remotes map[string]string
-	read    *reads.Set
+	// trees are what the remotes are parts of.
+	trees []string
+	read  *reads.Set
 
 	// overlay is what the edits wrote, by absolute path without links.
 	overlay map[string][]byte
@@ -74,8 +76,8 @@ func (t *tree) visible(path string) bool {
 	if confine.Inside(t.root, path) {
 		return true
 	}
-	for _, copy := range t.remotes {
-		if confine.Inside(copy, path) {
+	for _, whole := range t.trees {
+		if confine.Inside(whole, path) {
 			return true
 		}
 	}

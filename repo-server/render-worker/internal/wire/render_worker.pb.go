@@ -718,7 +718,8 @@ type KustomizeBuild struct {
 	// know, or refuses, is an error that names it.
 	BuildOptions []string `protobuf:"bytes,19,rep,name=build_options,json=buildOptions,proto3" json:"build_options,omitempty"`
 	// Copies of what the kustomizations name by URL: the entry exactly as written →
-	// absolute path of a directory (base, component) or file (resource).
+	// absolute path of a directory (base, component) or file (resource). "/tree//part": the part of
+	// a tree; what it names elsewhere in the tree is in reach.
 	Remotes map[string]string `protobuf:"bytes,20,rep,name=remotes,proto3" json:"remotes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// 0 = no limit. Sum of the objects' JSON.
 	MaxOutputBytes uint64 `protobuf:"varint,21,opt,name=max_output_bytes,json=maxOutputBytes,proto3" json:"max_output_bytes,omitempty"`

@@ -4,6 +4,7 @@
 mod evaluate;
 pub mod worker;
 
+use crate::child;
 use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::path::TreePath;
@@ -11,8 +12,6 @@ use crate::tree::Tree;
 use argosy_api::v1alpha1::{ApplicationSourceJsonnet, JsonnetVar};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -124,8 +123,8 @@ impl Imports {
 /// Where programs run.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    /// The evaluator and its arguments; without one, programs run in this process.
-    pub program: Option<(PathBuf, Vec<String>)>,
+    /// The evaluator; without one, programs run in this process.
+    pub program: Option<child::Program>,
     /// Deadline of one program.
     pub deadline: Duration,
     /// Memory of one program, in bytes.
@@ -135,20 +134,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Finds the evaluator: `ARGOSY_JSONNET_WORKER`, `argosy-jsonnet-worker` beside the running executable, or the
-    /// `argosy` executable itself.
-    pub fn locate() -> Option<(PathBuf, Vec<String>)> {
-        if let Some(path) = std::env::var_os("ARGOSY_JSONNET_WORKER").filter(|path| !path.is_empty()) {
-            return Some((path.into(), Vec::new()));
-        }
-        let exe = std::env::current_exe().ok()?;
-        let beside = exe.parent()?.join("argosy-jsonnet-worker");
-        if beside.is_file() {
-            return Some((beside, Vec::new()));
-        }
-        (exe.file_name()?.to_str()? == "argosy").then(|| (exe, vec!["jsonnet-worker".to_owned()]))
-    }
-
     /// Evaluates a program whose imports come from `tree`.
     ///
     /// # Errors
@@ -159,7 +144,7 @@ impl Engine {
         let mut imports = Imports { tree, served: 0 };
         let run = async {
             match &self.program {
-                Some((path, arguments)) => self.in_child(path, arguments, &program, &mut imports).await,
+                Some(evaluator) => self.in_child(evaluator, &program, &mut imports).await,
                 None => in_thread(program, imports).await,
             }
         };
@@ -178,21 +163,12 @@ impl Engine {
 
     async fn in_child(
         &self,
-        path: &PathBuf,
-        arguments: &[String],
+        evaluator: &child::Program,
         program: &Program,
         imports: &mut Imports,
     ) -> Result<String> {
-        let mut child = tokio::process::Command::new(path)
-            .args(arguments)
-            .env_clear()
-            .env("ARGOSY_JSONNET_MAX_MEMORY", self.max_memory.to_string())
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
+        let mut child = evaluator
+            .command(["jsonnet".into(), self.max_memory.to_string().into()])
             .spawn()
             .map_err(|e| Error::io("failed to start the Jsonnet evaluator", e))?;
         let (Some(mut stdin), Some(mut stdout), Some(mut stderr)) =

@@ -2,7 +2,9 @@
 //! little-endian length of four bytes and JSON.
 
 use super::{Program, evaluate};
+use crate::jail::{self, Policy};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
@@ -36,20 +38,17 @@ impl File {
     }
 }
 
-/// Runs the evaluator process: `argosy jsonnet-worker`, or the program `argosy-jsonnet-worker`. It has no arguments
-/// and no use for people.
-pub fn main() -> ExitCode {
-    if let Some(limit) = std::env::var("ARGOSY_JSONNET_MAX_MEMORY")
-        .ok()
-        .and_then(|text| text.parse().ok())
-    {
-        let limit = rustix::process::Rlimit {
-            current: Some(limit),
-            maximum: Some(limit),
-        };
-        if rustix::process::setrlimit(rustix::process::Resource::As, limit).is_err() {
-            return ExitCode::FAILURE;
-        }
+/// Runs the evaluator process, with its budget of memory as the only argument. It goes behind the fence before it
+/// reads the first byte, and has no file there at all.
+pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let memory = arguments.next().and_then(|text| text.to_str()?.parse().ok());
+    let policy = Policy {
+        memory: memory.unwrap_or_default(),
+        ..Policy::default()
+    };
+    if let Err(error) = jail::enter(&policy) {
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
     }
     // A deep program needs a deep stack; the main thread's is not ours to choose.
     let thread = std::thread::Builder::new().stack_size(128 << 20).spawn(serve);
