@@ -137,6 +137,36 @@ pub fn find(url: &str, repos: &[Repository], templates: &[RepoCreds]) -> Reposit
     repo
 }
 
+/// Names as whom a repository is read, saying nothing about it.
+pub(crate) fn class(repo: &Repository) -> String {
+    credentials(repo).fingerprint()
+}
+
+/// As [`class`], for a credential template.
+pub(crate) fn class_of_template(template: &RepoCreds) -> String {
+    let credentials = Credentials {
+        username: template.username.clone(),
+        password: Secret::new(template.password.clone()),
+        bearer_token: Secret::new(template.bearer_token.clone()),
+        ssh_private_key: Secret::new(template.ssh_private_key.clone()),
+        tls_client_cert: template.tls_client_cert_data.clone(),
+        tls_client_key: Secret::new(template.tls_client_cert_key.clone()),
+        proxy: template.proxy.clone(),
+        ..Credentials::default()
+    };
+    credentials.fingerprint()
+}
+
+/// Whether an operator configured a URL: as a repository, or below a credential template.
+pub fn is_configured(url: &str, repos: &[Repository], templates: &[RepoCreds]) -> bool {
+    let wanted = url.trim_end_matches('/').to_ascii_lowercase();
+    let covers = |prefix: &str| {
+        let prefix = prefix.trim_end_matches('/').to_ascii_lowercase();
+        !prefix.is_empty() && wanted.starts_with(&prefix) && at_boundary(&wanted, &prefix)
+    };
+    repos.iter().any(|repo| covers(&repo.repo)) || templates.iter().any(|template| covers(&template.url))
+}
+
 /// A template for `https://example.com` is not for `https://example.com.evil.org`.
 fn at_boundary(url: &str, prefix: &str) -> bool {
     match url.as_bytes().get(prefix.len()) {

@@ -95,6 +95,10 @@ pub struct Args {
     /// Whether directories that begin with a dot are listed.
     #[arg(long, env = "ARGOCD_REPO_SERVER_INCLUDE_HIDDEN_DIRECTORIES")]
     pub include_hidden_directories: bool,
+    /// Hosts, addresses and networks that repositories may lie at although they are of this machine or an inner
+    /// network; `file://` allows repositories that are directories, `*` everything.
+    #[arg(long, env = "ARGOSY_REPO_SERVER_ALLOW_INNER_HOSTS", value_delimiter = ',')]
+    pub allow_inner_hosts: Vec<String>,
     /// The render worker; without it, the program of that name beside this one.
     #[arg(long, env = "ARGOSY_RENDER_WORKER")]
     pub render_worker: Option<PathBuf>,

@@ -1,18 +1,23 @@
 //! HTTP for charts and value files: one client per set of credentials, bounded bodies, credentials only to the
 //! origin that they belong to.
 
+use crate::egress::{self, Egress, NamedBy, Resolver};
 use crate::error::{Error, Result};
 use crate::git::{Credentials, Secret, TrustStore, redact};
 use futures::StreamExt as _;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// Redirects followed for one request.
+const MAX_REDIRECTS: usize = 5;
 
 /// Clients by what distinguishes them.
 pub struct Http {
     trust: TrustStore,
+    egress: Egress,
     timeout: Duration,
-    clients: Mutex<HashMap<(String, String), reqwest::Client>>,
+    clients: Mutex<HashMap<(String, String, NamedBy), reqwest::Client>>,
 }
 
 /// A body and what the server said about it.
@@ -23,11 +28,12 @@ pub struct Fetched {
 
 impl Http {
     /// Builds clients as they are needed.
-    pub fn new(trust: TrustStore, timeout: Duration) -> Http {
+    pub fn new(trust: TrustStore, egress: Egress, timeout: Duration) -> Http {
         // Whoever starts first installs the one provider that is linked; both are the same.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         Http {
             trust,
+            egress,
             timeout,
             clients: Mutex::default(),
         }
@@ -56,7 +62,15 @@ impl Http {
                 message: "only http and https URLs are allowed".into(),
             });
         }
-        let same = url::Url::parse(owner).is_ok_and(|owner| owner.origin() == parsed.origin());
+        let owner = url::Url::parse(owner).ok();
+        let same = owner
+            .as_ref()
+            .is_some_and(|owner| owner.origin() == parsed.origin());
+        let named_by = if owner.is_some_and(|owner| owner.host_str() == parsed.host_str()) {
+            NamedBy::Operator
+        } else {
+            NamedBy::Content
+        };
         let allowed = same || everywhere;
         let anonymous = Credentials {
             insecure: credentials.insecure,
@@ -71,7 +85,7 @@ impl Http {
             url: shown.clone(),
             message: redact(&chain(&e), credentials, None),
         };
-        let client = self.client(parsed.host_str().unwrap_or_default(), used)?;
+        let client = self.client(&parsed, used, named_by)?;
         let mut request = client.get(parsed.clone());
         if !used.bearer_token.is_empty() {
             request = request.bearer_auth(used.bearer_token.expose());
@@ -118,12 +132,13 @@ impl Http {
         };
         let parsed = url::Url::parse(url).map_err(|e| failed(e.to_string()))?;
         let client = self.client(
-            parsed.host_str().unwrap_or_default(),
+            &parsed,
             &Credentials {
                 // The token differs each time; the client need not.
                 bearer_token: Secret::default(),
                 ..credentials.clone()
             },
+            NamedBy::Operator,
         )?;
         let request = client
             .post(parsed)
@@ -143,8 +158,18 @@ impl Http {
         Ok(response.bytes().await.map_err(|e| failed(chain(&e)))?.to_vec())
     }
 
-    fn client(&self, host: &str, credentials: &Credentials) -> Result<reqwest::Client> {
-        let key = (host.to_owned(), credentials.fingerprint());
+    fn client(
+        &self,
+        url: &url::Url,
+        credentials: &Credentials,
+        named_by: NamedBy,
+    ) -> Result<reqwest::Client> {
+        let host = url.host_str().unwrap_or_default();
+        let trusted = self.trusted(host, credentials, named_by);
+        if credentials.proxy.is_empty() && !Resolver::allows_url(&self.egress, &trusted, url) {
+            return Err(egress::refused(host));
+        }
+        let key = (host.to_owned(), credentials.fingerprint(), named_by);
         if let Some(client) = self
             .clients
             .lock()
@@ -153,7 +178,7 @@ impl Http {
         {
             return Ok(client.clone());
         }
-        let client = self.build(host, credentials)?;
+        let client = self.build(host, credentials, trusted)?;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if clients.len() > 1000 {
             clients.clear();
@@ -162,14 +187,36 @@ impl Http {
         Ok(client)
     }
 
-    fn build(&self, host: &str, credentials: &Credentials) -> Result<reqwest::Client> {
+    /// Hosts that the operator named: that of the repository, and the proxies on the way.
+    fn trusted(&self, host: &str, credentials: &Credentials, named_by: NamedBy) -> Vec<String> {
+        let proxies = [
+            "http_proxy",
+            "https_proxy",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "all_proxy",
+            "ALL_PROXY",
+        ]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .chain([credentials.proxy.clone()])
+        .filter_map(|proxy| Some(url::Url::parse(&proxy).ok()?.host_str()?.to_owned()));
+        let own = (named_by == NamedBy::Operator).then(|| host.to_owned());
+        own.into_iter().chain(proxies).collect()
+    }
+
+    fn build(&self, host: &str, credentials: &Credentials, trusted: Vec<String>) -> Result<reqwest::Client> {
         let unusable = |e: &dyn std::fmt::Display| Error::Repository {
             url: host.to_owned(),
             message: e.to_string(),
         };
         let mut builder = reqwest::Client::builder()
             .user_agent("argosy-repo-server")
-            .redirect(reqwest::redirect::Policy::limited(5))
+            .redirect(self.redirects(trusted.clone()))
+            .dns_resolver(Arc::new(Resolver {
+                egress: self.egress.clone(),
+                trusted,
+            }))
             .connect_timeout(Duration::from_secs(15))
             .read_timeout(Duration::from_secs(30))
             .timeout(self.timeout);
@@ -197,6 +244,64 @@ impl Http {
             builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_string(&credentials.no_proxy)));
         }
         builder.build().map_err(|e| unusable(&chain(&e)))
+    }
+
+    /// Redirects are followed where the first request might have gone as well, and never from an encrypted connection
+    /// to an open one. Credentials do not follow to another origin: the client takes them off.
+    fn redirects(&self, trusted: Vec<String>) -> reqwest::redirect::Policy {
+        let egress = self.egress.clone();
+        reqwest::redirect::Policy::custom(move |attempt| {
+            let downgrade = attempt.url().scheme() != "https"
+                && attempt
+                    .previous()
+                    .last()
+                    .is_some_and(|from| from.scheme() == "https");
+            if attempt.previous().len() > MAX_REDIRECTS {
+                attempt.error("too many redirects")
+            } else if downgrade || !Resolver::allows_url(&egress, &trusted, attempt.url()) {
+                attempt.error("the redirect leads where it may not")
+            } else {
+                attempt.follow()
+            }
+        })
+    }
+
+    /// Where a GET of a URL ends up, without reading the answer.
+    pub(crate) async fn target(&self, url: &str, owner: &str, credentials: &Credentials) -> Result<url::Url> {
+        let failed = |message: String| Error::Fetch {
+            attempted: "failed to follow a redirect of",
+            url: crate::git::url::display(url),
+            message: redact(&message, credentials, None),
+        };
+        let parsed = url::Url::parse(url).map_err(|e| failed(e.to_string()))?;
+        let owned = url::Url::parse(owner).is_ok_and(|owner| owner.host_str() == parsed.host_str());
+        let named_by = if owned {
+            NamedBy::Operator
+        } else {
+            NamedBy::Content
+        };
+        let client = self.client(&parsed, credentials, named_by)?;
+        let answer = client.get(parsed).send().await.map_err(|e| failed(chain(&e)))?;
+        Ok(answer.url().clone())
+    }
+
+    /// What a server asks of who comes without credentials.
+    pub(crate) async fn challenge(
+        &self,
+        url: &str,
+        named_by: NamedBy,
+        credentials: &Credentials,
+    ) -> Option<String> {
+        let parsed = url::Url::parse(url).ok()?;
+        let client = self.client(&parsed, credentials, named_by).ok()?;
+        let answer = client.get(parsed).send().await.ok()?;
+        let header = answer.headers().get("www-authenticate")?;
+        Some(header.to_str().ok()?.to_owned())
+    }
+
+    /// Where the fetcher may connect to.
+    pub fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// The administrator's certificates.

@@ -9,6 +9,7 @@ pub mod access;
 pub mod args;
 pub mod chart;
 pub mod child;
+pub mod egress;
 pub mod env;
 mod error;
 pub mod git;
@@ -36,4 +37,3 @@ pub use manifest_cache::Rendered;
 pub use materialise::Materialiser;
 pub use server::{Server, run, start};
 pub use setup::renderer;
-

@@ -87,11 +87,15 @@ pub async fn render(request: LocalRequest) -> Result<Vec<Value>> {
         .unwrap_or_else(|| temporary.path().to_owned());
     let mut args = defaults();
     args.render_worker.clone_from(&request.render_worker);
+    // A person may read what a person may read.
+    args.allow_inner_hosts = vec!["*".into()];
     let open = match &request.files {
         Files::Repositories => Vec::new(),
-        Files::Directory(directory) => vec![directory.canonicalize().map_err(|e| {
-            Error::path(directory.display().to_string(), e.to_string())
-        })?],
+        Files::Directory(directory) => vec![
+            directory
+                .canonicalize()
+                .map_err(|e| Error::path(directory.display().to_string(), e.to_string()))?,
+        ],
     };
     let renderer = crate::setup::renderer_of(&args, &cache_dir, open, Metrics::default())?;
     let mut refs = BTreeMap::new();

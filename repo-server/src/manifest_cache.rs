@@ -6,8 +6,10 @@
 
 use crate::error::{Class, Error};
 use crate::path::TreePath;
+use crate::source::Reads;
 use crate::source::detect::SourceType;
 use crate::tree::{Node, RawKind, Tree};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,20 +25,72 @@ pub struct Rendered {
     pub source_type: SourceType,
     /// Commands that would give the same.
     pub commands: Vec<String>,
+    /// Digest of all of this: equal for equal answers.
+    pub digest: String,
+}
+
+impl Rendered {
+    /// With its digest.
+    pub(crate) fn new(manifests: Vec<String>, source_type: SourceType, commands: Vec<String>) -> Rendered {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(source_type.as_str().as_bytes());
+        for text in manifests.iter().chain(&commands) {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+        Rendered {
+            manifests,
+            source_type,
+            commands,
+            digest: hasher.finalize().to_hex().to_string(),
+        }
+    }
+}
+
+/// The trees that a render may read.
+pub(crate) struct Inputs<'a> {
+    /// The source's own.
+    pub(crate) own: &'a Tree,
+    /// Those of other sources, by `$name`.
+    pub(crate) refs: &'a BTreeMap<String, Tree>,
+}
+
+impl Inputs<'_> {
+    fn tree(&self, name: Option<&str>) -> Option<&Tree> {
+        match name {
+            None => Some(self.own),
+            Some(name) => self.refs.get(name),
+        }
+    }
 }
 
 /// A cached answer.
 #[derive(Clone)]
 pub(crate) enum Entry {
     Done(Arc<Rendered>),
-    Failed { error: Error, until: Instant },
+    Failed(Failure),
+}
+
+/// A render that failed, how often in a row, and until when nobody tries again.
+#[derive(Clone)]
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    until: Instant,
+    attempts: u32,
 }
 
 /// A render and the ids of what it read.
 #[derive(Clone)]
 struct Content {
-    reads: Arc<Vec<(TreePath, String)>>,
+    reads: Arc<Vec<Read>>,
     rendered: Arc<Rendered>,
+}
+
+/// One path that was read: in which tree, and what was there.
+struct Read {
+    tree: Option<String>,
+    path: TreePath,
+    id: String,
 }
 
 /// The two levels.
@@ -49,7 +103,7 @@ impl ManifestCache {
     pub(crate) fn new(max_bytes: u64, ttl: Duration) -> ManifestCache {
         let kib = |entry: &Entry| match entry {
             Entry::Done(rendered) => size(rendered),
-            Entry::Failed { .. } => 1,
+            Entry::Failed(_) => 1,
         };
         ManifestCache {
             exact: moka::future::Cache::builder()
@@ -72,10 +126,7 @@ impl ManifestCache {
     /// What is known under the exact key, unless it is a failure that has had its time.
     pub(crate) async fn get(&self, key: &[u8; 32]) -> Option<Entry> {
         match self.exact.get(key).await {
-            Some(Entry::Failed { until, .. }) if until <= Instant::now() => {
-                self.exact.invalidate(key).await;
-                None
-            }
+            Some(Entry::Failed(failure)) if failure.until <= Instant::now() => None,
             found => found,
         }
     }
@@ -86,18 +137,27 @@ impl ManifestCache {
         key: [u8; 32],
         render: impl Future<Output = Result<Arc<Rendered>, Error>>,
     ) -> Result<Arc<Rendered>, Error> {
+        // A failure that has had its time makes room for one more attempt, and tells it how many there were.
+        let attempts = match self.exact.get(&key).await {
+            Some(Entry::Failed(failure)) if failure.until <= Instant::now() => {
+                self.exact.invalidate(&key).await;
+                failure.attempts
+            }
+            _ => 0,
+        };
         let entry = self.exact.get_with(key, async {
             match render.await {
                 Ok(rendered) => Entry::Done(rendered),
-                Err(error) => Entry::Failed {
-                    until: Instant::now() + failure_ttl(&error),
+                Err(error) => Entry::Failed(Failure {
+                    until: Instant::now() + failure_ttl(&error, attempts),
+                    attempts: attempts + 1,
                     error,
-                },
+                }),
             }
         });
         match entry.await {
             Entry::Done(rendered) => Ok(rendered),
-            Entry::Failed { error, .. } => Err(error),
+            Entry::Failed(failure) => Err(failure.error),
         }
     }
 
@@ -106,12 +166,12 @@ impl ManifestCache {
         self.exact.invalidate(key).await;
     }
 
-    /// Finds a render of the same parameters whose reads are unchanged in this tree.
-    pub(crate) async fn by_content(&self, key: &[u8; 32], tree: &Tree) -> Option<Arc<Rendered>> {
+    /// Finds a render of the same parameters whose reads are unchanged in these trees.
+    pub(crate) async fn by_content(&self, key: &[u8; 32], inputs: &Inputs<'_>) -> Option<Arc<Rendered>> {
         let contents = self.contents.get(key).await?;
         contents
             .iter()
-            .find(|content| unchanged(content, tree))
+            .find(|content| unchanged(content, inputs))
             .map(|content| content.rendered.clone())
     }
 
@@ -119,40 +179,28 @@ impl ManifestCache {
     pub(crate) async fn remember(
         &self,
         key: [u8; 32],
-        tree: &Tree,
-        mut reads: Vec<TreePath>,
+        inputs: &Inputs<'_>,
+        reads: Reads,
         rendered: &Arc<Rendered>,
     ) {
-        reads.sort();
-        reads.dedup();
-        // What lies below a path that was read as a whole is covered by it.
-        let mut kept: Vec<(TreePath, String)> = Vec::new();
-        for path in reads {
-            let covered = kept
-                .iter()
-                .rev()
-                .take(64)
-                .any(|(above, id)| path.is_below(above) && id != "absent");
-            if covered {
-                continue;
-            }
-            let Ok(Some(id)) = tree.content_id(&path) else {
+        let mut by_tree: BTreeMap<Option<String>, Vec<TreePath>> = BTreeMap::new();
+        by_tree.insert(None, reads.paths);
+        for (name, path) in reads.refs {
+            by_tree.entry(Some(name)).or_default().push(path);
+        }
+        let mut kept = Vec::new();
+        for (name, paths) in by_tree {
+            let Some(found) = inputs
+                .tree(name.as_deref())
+                .and_then(|tree| identify(tree, paths))
+            else {
                 return;
             };
-            kept.push((path, id));
-        }
-        // The id of a directory says what its links say, not what they lead to.
-        let mut links = Vec::new();
-        for (path, _) in &kept {
-            if !linked(tree, path, &mut links, 0) {
-                return;
-            }
-        }
-        for path in links {
-            let Ok(Some(id)) = tree.content_id(&path) else {
-                return;
-            };
-            kept.push((path, id));
+            kept.extend(found.into_iter().map(|(path, id)| Read {
+                tree: name.clone(),
+                path,
+                id,
+            }));
         }
         let content = Content {
             reads: Arc::new(kept),
@@ -168,6 +216,38 @@ impl ManifestCache {
         contents.truncate(MAX_CONTENTS);
         self.contents.insert(key, Arc::new(contents)).await;
     }
+}
+
+/// The ids of all paths, and of what links below them lead to; `None` where there is no saying.
+fn identify(tree: &Tree, mut paths: Vec<TreePath>) -> Option<Vec<(TreePath, String)>> {
+    paths.sort();
+    paths.dedup();
+    // What lies below a path that was read as a whole is covered by it.
+    let mut kept: Vec<(TreePath, String)> = Vec::new();
+    for path in paths {
+        let covered = kept
+            .iter()
+            .rev()
+            .take(64)
+            .any(|(above, id)| path.is_below(above) && id != "absent");
+        if covered {
+            continue;
+        }
+        let id = tree.content_id(&path).ok()??;
+        kept.push((path, id));
+    }
+    // The id of a directory says what its links say, not what they lead to.
+    let mut links = Vec::new();
+    for (path, _) in &kept {
+        if !linked(tree, path, &mut links, 0) {
+            return None;
+        }
+    }
+    for path in links {
+        let id = tree.content_id(&path).ok()??;
+        kept.push((path, id));
+    }
+    Some(kept)
 }
 
 /// Collects the links below a path; false when there is no end to them.
@@ -210,11 +290,12 @@ fn linked(tree: &Tree, path: &TreePath, links: &mut Vec<TreePath>, depth: usize)
     true
 }
 
-fn unchanged(content: &Content, tree: &Tree) -> bool {
-    content
-        .reads
-        .iter()
-        .all(|(path, id)| tree.content_id(path).is_ok_and(|now| now.as_deref() == Some(id)))
+fn unchanged(content: &Content, inputs: &Inputs<'_>) -> bool {
+    content.reads.iter().all(|read| {
+        let tree = inputs.tree(read.tree.as_deref());
+        let now = tree.and_then(|tree| tree.content_id(&read.path).ok().flatten());
+        now.as_deref() == Some(read.id.as_str())
+    })
 }
 
 fn size(rendered: &Rendered) -> u32 {
@@ -222,14 +303,32 @@ fn size(rendered: &Rendered) -> u32 {
     u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX)
 }
 
-/// How long a failure stands: what follows from the content alone will not go away by itself.
-fn failure_ttl(error: &Error) -> Duration {
+/// How long a failure stands: what follows from the content alone will not go away by itself, and what cost a worker its
+/// life is tried less and less often.
+fn failure_ttl(error: &Error, attempts: u32) -> Duration {
     match (error, error.class()) {
         (Error::Version { .. } | Error::Authentication { .. } | Error::Repository { .. }, _) => {
             Duration::from_secs(30)
         }
-        (Error::Deadline { .. } | Error::Limit { .. } | Error::Worker { .. }, _) => Duration::from_secs(60),
+        (Error::Deadline { .. } | Error::Limit { .. } | Error::Worker { .. }, _) => {
+            Duration::from_secs(60 << attempts.min(5)).min(Duration::from_secs(1800))
+        }
         (_, Class::Stalled) => Duration::from_secs(600),
         (_, Class::Retry { .. } | Class::Bug) => Duration::from_secs(5),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_render_that_costs_workers_is_tried_after_a_minute_and_then_ever_less_often() {
+        let error = Error::Limit {
+            which: "memory of helm template".into(),
+            limit: "256 MiB".into(),
+        };
+        let minutes = [0, 1, 2, 3, 4, 5, 60].map(|attempts| failure_ttl(&error, attempts).as_secs() / 60);
+        assert_eq!(minutes, [1, 2, 4, 8, 16, 30, 30]);
     }
 }

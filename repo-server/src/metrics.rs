@@ -23,6 +23,7 @@ pub struct Metrics {
     renders: Family<RenderLabels, Counter>,
     cache: Family<CacheLabels, Counter>,
     fence: Family<FenceLabels, Gauge>,
+    open_inputs: Family<OpenLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -40,6 +41,11 @@ struct RepoLabels {
 struct RenderLabels {
     source_type: &'static str,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OpenLabels {
+    reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,6 +77,7 @@ impl Default for Metrics {
             renders: Family::default(),
             cache: Family::default(),
             fence: Family::default(),
+            open_inputs: Family::default(),
         }
     }
 }
@@ -129,6 +136,11 @@ impl Metrics {
             "argosy_manifest_cache_lookups",
             "Look-ups in the manifest cache by outcome.",
             self.cache.clone(),
+        );
+        registry.register(
+            "argosy_render_open_inputs",
+            "Renders whose output is not a function of the files alone, by reason: they are made anew at each commit.",
+            self.open_inputs.clone(),
         );
         registry.register(
             "argosy_render_fence",
@@ -194,10 +206,21 @@ impl Metrics {
             .inc();
     }
 
+    /// The reasons are names of template functions and words of ours: few.
+    pub(crate) fn open_input(&self, reason: &str) {
+        let labels = OpenLabels {
+            reason: reason.to_owned(),
+        };
+        self.open_inputs.get_or_create(&labels).inc();
+    }
+
     pub(crate) fn fence(&self, held: Option<Held>) {
         let parts = [
             ("files", held.is_some_and(|held| held.files != Hold::None)),
-            ("system_calls", held.is_some_and(|held| held.system_calls != Hold::None)),
+            (
+                "system_calls",
+                held.is_some_and(|held| held.system_calls != Hold::None),
+            ),
         ];
         for (part, holds) in parts {
             self.fence.get_or_create(&FenceLabels { part }).set(holds.into());

@@ -8,14 +8,14 @@
 //! One render runs per key however many wait for it.
 
 use crate::access::{self, RepoKind};
-use crate::child;
 use crate::chart::{Chart, ChartRepo, Charts};
+use crate::child;
 use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::git::{Access, Commit, Git};
 use crate::http::Http;
 use crate::manifest;
-use crate::manifest_cache::{Entry, ManifestCache, Rendered};
+use crate::manifest_cache::{Entry, Inputs, ManifestCache, Rendered};
 use crate::materialise::{Directory, Materialiser};
 use crate::metrics::Metrics;
 use crate::path::TreePath;
@@ -126,6 +126,8 @@ pub struct Renderer {
     pub scratch: PathBuf,
     /// The program behind the fence; without it, renders run free.
     pub child: Option<child::Program>,
+    /// What the operator decided that shows in the output: part of every key.
+    pub policy: String,
     pub(crate) cache: ManifestCache,
 }
 
@@ -145,6 +147,24 @@ pub struct Located {
     pub commit: Option<Commit>,
 }
 
+/// Files on disk, as long as this is held.
+pub(crate) struct Held {
+    files: Arc<Directory>,
+    base: TreePath,
+}
+
+impl Held {
+    /// Where a source lies in them.
+    pub(crate) fn location<'a>(&'a self, tree: &'a Tree, dir: &'a Node) -> Location<'a> {
+        Location {
+            tree,
+            dir,
+            files: &self.files,
+            base: &self.base,
+        }
+    }
+}
+
 impl Renderer {
     /// Renders a source, or finds it rendered.
     ///
@@ -154,9 +174,9 @@ impl Renderer {
         let _pending = self
             .metrics
             .pending(&crate::git::url::display(&request.repo.repo));
-        let located = self.locate(request).await?;
-        let refs = self.refs(request).await?;
-        let exact = key(request, &refs, Some(&located));
+        let located = Box::pin(self.locate(request)).await?;
+        let refs = Box::pin(self.refs(request)).await?;
+        let exact = self.key(request, &refs, Some(&located));
         let revision = located.revision.clone();
         if request.no_cache {
             self.cache.forget(&exact).await;
@@ -164,19 +184,23 @@ impl Renderer {
             self.metrics.cache("exact");
             return match entry {
                 Entry::Done(rendered) => Ok(Manifests { rendered, revision }),
-                Entry::Failed { error, .. } => Err(error),
+                Entry::Failed(failure) => Err(failure.error),
             };
         }
-        let content = key(request, &refs, None);
+        let content = self.key(request, &refs, None);
+        let inputs = Inputs {
+            own: &located.tree,
+            refs: &refs,
+        };
         let rendered = self.cache.get_or_render(exact, async {
             if !request.no_cache
-                && let Some(rendered) = self.cache.by_content(&content, &located.tree).await
+                && let Some(rendered) = self.cache.by_content(&content, &inputs).await
             {
                 self.metrics.cache("content");
                 return Ok(rendered);
             }
             self.metrics.cache("miss");
-            self.render(request, &located, &refs, content).await
+            Box::pin(self.render(request, &located, &refs, content)).await
         });
         Ok(Manifests {
             rendered: rendered.await?,
@@ -202,16 +226,17 @@ impl Renderer {
             stamp(&mut objects, request, tracking)?;
         }
         let manifests = objects.iter().map(Value::to_string).collect();
-        let rendered = Arc::new(Rendered {
-            manifests,
-            source_type,
-            commands,
-        });
+        let rendered = Arc::new(Rendered::new(manifests, source_type, commands));
         if reads.open.is_empty() {
-            self.cache
-                .remember(content, &located.tree, reads.paths, &rendered)
-                .await;
+            let inputs = Inputs {
+                own: &located.tree,
+                refs,
+            };
+            self.cache.remember(content, &inputs, reads, &rendered).await;
         } else {
+            for reason in &reads.open {
+                self.metrics.open_input(reason);
+            }
             tracing::debug!(app = request.app_name, reasons = ?reads.open, "the output is not a function of the files alone");
         }
         Ok(rendered)
@@ -231,7 +256,8 @@ impl Renderer {
         let dir = tree.app_dir(&located.path)?;
         let source = overrides::apply(&request.source, tree, &dir, &request.app_name)?;
         let source_type = detect::detect(&source, tree, &dir, &request.enabled_types)?;
-        let outcome = self.run(request, located, refs, &dir, &source, source_type).await;
+        // Boxed, here and below: a future that holds all tools inside itself would be as large as a stack.
+        let outcome = Box::pin(self.run(request, located, refs, &dir, &source, source_type)).await;
         self.metrics.rendered(source_type.as_str(), outcome.is_ok());
         let mut output = outcome?;
         output
@@ -276,22 +302,15 @@ impl Renderer {
             SourceType::Directory => {
                 located.tree.check_links(dir)?;
                 let options = source.directory.clone().unwrap_or_default();
-                let objects = directory::render(directory::Request {
+                Box::pin(directory::render(directory::Request {
                     tree: &located.tree,
                     dir,
                     options: &options,
                     env: &env,
                     max_bytes: self.limits.directory_bytes,
                     jsonnet: &self.jsonnet,
-                })
-                .await?;
-                let mut output = Output {
-                    objects,
-                    reads: Default::default(),
-                    commands: Vec::new(),
-                };
-                output.reads.paths = directory::read_set(&located.tree, dir, &options)?;
-                Ok(output)
+                }))
+                .await
             }
             SourceType::Helm => {
                 located.tree.check_links(dir)?;
@@ -301,32 +320,25 @@ impl Renderer {
                     TreePath::root()
                 };
                 let options = source.helm.clone().unwrap_or_default();
-                self.with_files(located, &base, async |location: Location<'_>| {
-                    let request = helm::Request {
-                        helm: &options,
-                        app: &app,
-                        namespace: &request.namespace,
-                        kube_version: &request.kube_version,
-                        api_versions: &request.api_versions,
-                        env: &env,
-                        schemes: &request.helm_options.values_file_schemes,
-                        refs,
-                        repos: &request.repos,
-                        repo_creds: &request.repo_creds,
-                        permitted: &request.permitted_repos,
-                        project: &request.project,
-                        scratch: scratch.path(),
-                        max_output: self.limits.output_bytes,
-                    };
-                    helm::render(
-                        &Location { dir, ..location },
-                        &request,
-                        &self.charts,
-                        &self.workers,
-                    )
-                    .await
-                })
-                .await
+                let held = self.held(located, &base).await?;
+                let request = helm::Request {
+                    helm: &options,
+                    app: &app,
+                    namespace: &request.namespace,
+                    kube_version: &request.kube_version,
+                    api_versions: &request.api_versions,
+                    env: &env,
+                    schemes: &request.helm_options.values_file_schemes,
+                    refs,
+                    repos: &request.repos,
+                    repo_creds: &request.repo_creds,
+                    permitted: &request.permitted_repos,
+                    project: &request.project,
+                    scratch: scratch.path(),
+                    max_output: self.limits.output_bytes,
+                };
+                let location = held.location(&located.tree, dir);
+                Box::pin(helm::render(&location, &request, &self.charts, &self.workers)).await
             }
             SourceType::Kustomize => {
                 located.tree.check_links(dir)?;
@@ -342,13 +354,14 @@ impl Renderer {
                     max_output: self.limits.output_bytes,
                 };
                 let base = kustomize::closure(&located.tree, dir, &options);
-                let render = async |location: Location<'_>| {
-                    kustomize::render(&Location { dir, ..location }, &request, &self.workers).await
-                };
-                match self.with_files(located, &base, &render).await {
+                let held = self.held(located, &base).await?;
+                let location = held.location(&located.tree, dir);
+                match Box::pin(kustomize::render(&location, &request, &self.workers)).await {
                     // What was materialised may have been too little; the whole tree never is.
                     Err(Error::Render { .. }) if !base.is_root() => {
-                        self.with_files(located, &TreePath::root(), &render).await
+                        let held = self.held(located, &TreePath::root()).await?;
+                        let location = held.location(&located.tree, dir);
+                        Box::pin(kustomize::render(&location, &request, &self.workers)).await
                     }
                     outcome => outcome,
                 }
@@ -361,15 +374,9 @@ impl Renderer {
         Ok(output)
     }
 
-    /// Materialises the part of a tree below `base` and runs `work` with it.
-    pub(crate) async fn with_files<T>(
-        &self,
-        located: &Located,
-        base: &TreePath,
-        work: impl AsyncFnOnce(Location<'_>) -> Result<T>,
-    ) -> Result<T> {
+    /// Materialises the part of a tree below `base`.
+    pub(crate) async fn held(&self, located: &Located, base: &TreePath) -> Result<Held> {
         let root = TreePath::root();
-        let dir = located.tree.app_dir(&located.path)?;
         let (files, base) = match (&located.on_disk, &located.tree) {
             (Some(files), _) => (files.clone(), &root),
             (None, Tree::Git(tree)) => {
@@ -384,13 +391,8 @@ impl Renderer {
             }
             (None, Tree::Disk(tree)) => (Arc::new(Directory::borrowed(tree.root())), &root),
         };
-        work(Location {
-            tree: &located.tree,
-            dir: &dir,
-            files: &files,
-            base,
-        })
-        .await
+        let base = base.clone();
+        Ok(Held { files, base })
     }
 
     pub(crate) fn remotes<'a>(&'a self, request: &'a Request, scratch: &'a Path) -> remote::Fetcher<'a> {
@@ -508,6 +510,26 @@ impl Renderer {
         Ok(trees)
     }
 
+    /// Names everything the output depends on: with `located` the exact trees, without it the parameters alone.
+    fn key(&self, request: &Request, refs: &BTreeMap<String, Tree>, located: Option<&Located>) -> [u8; 32] {
+        let mut key = Key::default();
+        key.add(env!("CARGO_PKG_VERSION"));
+        key.add(&self.policy);
+        key.request(request);
+        for (name, tree) in refs {
+            key.add(name);
+            if let (Tree::Git(tree), Some(_)) = (tree, located) {
+                key.add(&tree.root_id());
+            }
+        }
+        if let Some(located) = located {
+            key.add(&located.id);
+            key.add(&located.revision);
+            key.add(located.path.as_str());
+        }
+        *key.0.finalize().as_bytes()
+    }
+
     /// A commit by revision.
     ///
     /// # Errors
@@ -560,57 +582,72 @@ fn is_variable(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Names everything the output depends on: with `located` the exact tree, without it the parameters alone.
-fn key(request: &Request, refs: &BTreeMap<String, Tree>, located: Option<&Located>) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new();
-    let mut add = |text: &str| {
-        hasher.update(&(text.len() as u64).to_le_bytes());
-        hasher.update(text.as_bytes());
-    };
-    add(env!("CARGO_PKG_VERSION"));
-    add(&serde_json::to_string(&request.source).unwrap_or_default());
-    add(&request.repo.repo);
-    for text in [
-        &request.app_name,
-        &request.namespace,
-        &request.project,
-        &request.kube_version,
-    ] {
-        add(text);
+/// A digest over texts, each with its length.
+#[derive(Default)]
+struct Key(blake3::Hasher);
+
+impl Key {
+    fn add(&mut self, text: &str) {
+        self.0.update(&(text.len() as u64).to_le_bytes());
+        self.0.update(text.as_bytes());
     }
-    add(&request.api_versions.join(","));
-    add(&request.multiple_sources.to_string());
-    add(&request.kustomize_options.build_options);
-    for version in &request.kustomize_options.versions {
-        add(&version.name);
-        add(&version.build_options);
-    }
-    add(&request.helm_options.values_file_schemes.join(","));
-    add(&request.permitted_repos.join(","));
-    for (name, on) in &request.enabled_types {
-        add(name);
-        add(if *on { "on" } else { "off" });
-    }
-    match &request.tracking {
-        Some(tracking) => {
-            for text in [&tracking.label_key, &tracking.method, &tracking.installation_id] {
-                add(text);
+
+    /// All parameters of a request.
+    fn request(&mut self, request: &Request) {
+        self.add(&serde_json::to_string(&request.source).unwrap_or_default());
+        self.add(&request.repo.repo);
+        // As whom: two tenants share a render only if they share the right to read.
+        self.add(&access::class(&request.repo));
+        for repo in &request.repos {
+            self.add(&repo.repo);
+            self.add(&access::class(repo));
+        }
+        for template in &request.repo_creds {
+            self.add(&template.url);
+            self.add(&access::class_of_template(template));
+        }
+        for text in [
+            &request.app_name,
+            &request.namespace,
+            &request.project,
+            &request.kube_version,
+        ] {
+            self.add(text);
+        }
+        let lists = [
+            &request.api_versions,
+            &request.helm_options.values_file_schemes,
+            &request.permitted_repos,
+        ];
+        for list in lists {
+            self.add(&list.len().to_string());
+            for text in list {
+                self.add(text);
             }
         }
-        None => add("unmarked"),
-    }
-    for (name, tree) in refs {
-        add(name);
-        if let Tree::Git(tree) = tree {
-            add(&tree.root_id());
+        self.add(if request.multiple_sources {
+            "several"
+        } else {
+            "one"
+        });
+        self.add(&request.kustomize_options.build_options);
+        for version in &request.kustomize_options.versions {
+            self.add(&version.name);
+            self.add(&version.build_options);
+        }
+        for (name, on) in &request.enabled_types {
+            self.add(name);
+            self.add(if *on { "on" } else { "off" });
+        }
+        match &request.tracking {
+            Some(tracking) => {
+                for text in [&tracking.label_key, &tracking.method, &tracking.installation_id] {
+                    self.add(text);
+                }
+            }
+            None => self.add("unmarked"),
         }
     }
-    if let Some(located) = located {
-        add(&located.id);
-        add(&located.revision);
-        add(located.path.as_str());
-    }
-    *hasher.finalize().as_bytes()
 }
 
 /// Marks objects as belonging to the Application of a request.

@@ -65,7 +65,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         renderer,
         args.parallelism_limit,
         args.include_hidden_directories,
-    ))
+    )?)
     .max_decoding_message_size(max_message)
     .max_encoding_message_size(max_message);
     let (reporter, health) = tonic_health::server::health_reporter();
@@ -131,7 +131,10 @@ async fn fence(renderer: &Renderer, required: bool) -> anyhow::Result<()> {
         ),
         None => "the program argosy-render-child is not beside this one".to_owned(),
     };
-    anyhow::ensure!(!required, "renders cannot be fenced in here ({missing}), and that is required");
+    anyhow::ensure!(
+        !required,
+        "renders cannot be fenced in here ({missing}), and that is required"
+    );
     tracing::warn!(
         missing,
         "RENDERS ARE NOT FENCED IN: a hostile repository can reach what this process can reach. \

@@ -4,7 +4,7 @@
 use crate::access::{self, RepoKind};
 use crate::error::{Class, Error, Result};
 use crate::path::TreePath;
-use crate::render::{Located, Renderer, Request, Tracking, chart_repo, instance_app};
+use crate::render::{Located, Manifests, Renderer, Request, Tracking, chart_repo, instance_app};
 use crate::source::detect::{self, SourceType};
 use crate::source::{helm, kustomize, overrides};
 use crate::tree::{Node, RawKind, Tree};
@@ -29,18 +29,24 @@ pub(crate) struct Service {
     permits: Option<Arc<tokio::sync::Semaphore>>,
     waiting: AtomicUsize,
     include_hidden: bool,
+    pool: Pool,
 }
 
 impl Service {
     /// Serves what a renderer renders; `parallelism` 0 is no limit.
-    pub(crate) fn new(renderer: Arc<Renderer>, parallelism: usize, include_hidden: bool) -> Service {
+    pub(crate) fn new(
+        renderer: Arc<Renderer>,
+        parallelism: usize,
+        include_hidden: bool,
+    ) -> std::io::Result<Service> {
         let permits = (parallelism > 0).then(|| Arc::new(tokio::sync::Semaphore::new(parallelism)));
-        Service {
+        Ok(Service {
             renderer,
             permits,
             waiting: AtomicUsize::new(0),
             include_hidden,
-        }
+            pool: Pool::new()?,
+        })
     }
 
     /// Waits for a place among the renders.
@@ -61,17 +67,49 @@ impl Service {
         Ok(permit)
     }
 
-    /// Runs work that reads many objects away from the threads that serve connections.
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl AsyncFnOnce(Arc<Renderer>) -> Result<T> + Send + 'static,
-    ) -> Result<Response<T>, Status> {
-        let renderer = self.renderer.clone();
-        let handle = tokio::runtime::Handle::current();
-        let joined = tokio::task::spawn_blocking(move || handle.block_on(work(renderer))).await;
-        match joined {
+    /// Runs work that reads many objects away from the threads that serve connections. However many wait for one
+    /// render, they hold no thread while they do.
+    async fn run<T, F>(&self, work: impl FnOnce(Arc<Renderer>) -> F) -> Result<Response<T>, Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        match self.pool.spawn(work(self.renderer.clone())).await {
             Ok(outcome) => outcome.map(Response::new).map_err(status),
             Err(error) => Err(Status::internal(format!("the request panicked: {error}"))),
+        }
+    }
+}
+
+/// Threads that may be kept busy by reading files and objects, which those of the connections must not be.
+struct Pool(Option<tokio::runtime::Runtime>);
+
+impl Pool {
+    fn new() -> std::io::Result<Pool> {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(4 * cores)
+            .thread_name("render")
+            .thread_stack_size(8 << 20)
+            .enable_all()
+            .build()?;
+        Ok(Pool(Some(runtime)))
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        let runtime = self.0.as_ref().expect("invariant: it is taken by drop alone");
+        runtime.spawn(work)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // A runtime may not wait for its threads inside of another.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
         }
     }
 }
@@ -92,6 +130,26 @@ fn status(error: Error) -> Status {
 fn repo(repo: Option<Repository>) -> Result<Repository, Status> {
     repo.filter(|repo| !repo.repo.is_empty())
         .ok_or_else(|| Status::invalid_argument("the request names no repository"))
+}
+
+/// The answer to a request; one that the caller still has is told by its digest alone.
+fn answer(manifests: &Manifests, known: &str) -> wire::ManifestResponse {
+    let rendered = &manifests.rendered;
+    let unchanged = !known.is_empty() && known == rendered.digest;
+    let (texts, commands) = if unchanged {
+        (Vec::new(), Vec::new())
+    } else {
+        (rendered.manifests.clone(), rendered.commands.clone())
+    };
+    wire::ManifestResponse {
+        manifests: texts,
+        revision: manifests.revision.clone(),
+        source_type: rendered.source_type.as_str().to_owned(),
+        commands,
+        digest: rendered.digest.clone(),
+        unchanged,
+        ..wire::ManifestResponse::default()
+    }
 }
 
 fn unverifiable(asked: bool) -> Result<(), Status> {
@@ -141,7 +199,9 @@ impl RepoServerService for Service {
         &self,
         call: Call<wire::ManifestRequest>,
     ) -> Result<Response<wire::ManifestResponse>, Status> {
-        let request = render_request(call.into_inner())?;
+        let mut message = call.into_inner();
+        let known = std::mem::take(&mut message.known_digest);
+        let request = render_request(message)?;
         let started = Instant::now();
         let _place = self.place().await.map_err(status)?;
         let (app, url) = (
@@ -151,15 +211,7 @@ impl RepoServerService for Service {
         let answer = self
             .run(async move |renderer| {
                 let manifests = renderer.manifests(&request).await?;
-                Ok(wire::ManifestResponse {
-                    manifests: manifests.rendered.manifests.clone(),
-                    namespace: String::new(),
-                    server: String::new(),
-                    revision: manifests.revision,
-                    source_type: manifests.rendered.source_type.as_str().to_owned(),
-                    commands: manifests.rendered.commands.clone(),
-                    ..wire::ManifestResponse::default()
-                })
+                Ok(answer(&manifests, &known))
             })
             .await;
         let took = started.elapsed().as_millis() as u64;
@@ -648,13 +700,9 @@ async fn chart_details(
         .as_ref()
         .map(|helm| helm.value_files.clone())
         .unwrap_or_default();
-    let details = renderer
-        .with_files(
-            located,
-            &TreePath::root(),
-            async |location: helm::Location<'_>| helm::inspect(&location, &selected, &renderer.workers).await,
-        )
-        .await?;
+    let held = renderer.held(located, &TreePath::root()).await?;
+    let dir = located.tree.app_dir(&located.path)?;
+    let details = helm::inspect(&held.location(&located.tree, &dir), &selected, &renderer.workers).await?;
     Ok(wire::HelmAppSpec {
         name: details.name,
         value_files: details.values_files,
@@ -704,15 +752,10 @@ async fn images(
         remotes: &remotes,
         max_output: renderer.limits.output_bytes,
     };
-    let images = renderer
-        .with_files(
-            located,
-            &TreePath::root(),
-            async |location: helm::Location<'_>| {
-                kustomize::images(&location, &request, &renderer.workers).await
-            },
-        )
-        .await?;
+    let held = renderer.held(located, &TreePath::root()).await?;
+    let dir = located.tree.app_dir(&located.path)?;
+    let location = held.location(&located.tree, &dir);
+    let images = kustomize::images(&location, &request, &renderer.workers).await?;
     Ok(wire::KustomizeAppSpec { images })
 }
 

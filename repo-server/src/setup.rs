@@ -1,8 +1,9 @@
 //! Builds what rendering needs from the arguments of the process.
 
 use crate::args::Args;
-use crate::child;
 use crate::chart::{self, Charts};
+use crate::child;
+use crate::egress::Egress;
 use crate::error::{Error, Result};
 use crate::git::{self, Git, TrustStore};
 use crate::http::Http;
@@ -56,7 +57,8 @@ pub(crate) fn renderer_of(
         args.tree_cache_size,
         args.tree_cache_size / 2,
     )?);
-    let http = Arc::new(Http::new(TrustStore::default(), args.exec_timeout));
+    let egress = Egress::new(args.allow_inner_hosts.iter().map(String::as_str)).map_err(Error::Source)?;
+    let http = Arc::new(Http::new(TrustStore::default(), egress, args.exec_timeout));
     let git = Git::new(
         cache_dir.join("git"),
         scratch.clone(),
@@ -119,6 +121,10 @@ pub(crate) fn renderer_of(
         },
         scratch,
         child,
+        policy: format!(
+            "inner {:?} files {} output {MAX_OUTPUT} submodules {}",
+            args.allow_inner_hosts, args.max_combined_directory_manifests_size, args.git_modules_enabled
+        ),
         cache: ManifestCache::new(args.manifest_cache_size, args.repo_cache_expiration),
     })
 }

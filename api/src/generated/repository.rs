@@ -62,6 +62,10 @@ pub struct ManifestRequest {
     pub installation_id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "28")]
     pub source_integrity: ::core::option::Option<crate::v1alpha1::SourceIntegrity>,
+    /// Argosy's own: the `digest` of an answer that the caller still has. If it is the answer again, its
+    /// manifests are not sent.
+    #[prost(string, tag = "1001")]
+    pub known_digest: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ManifestRequestWithFiles {
@@ -117,6 +121,12 @@ pub struct ManifestResponse {
     pub source_integrity_result: ::core::option::Option<
         crate::v1alpha1::SourceIntegrityCheckResult,
     >,
+    /// Argosy's own: equal for equal answers, whatever the revision.
+    #[prost(string, tag = "1001")]
+    pub digest: ::prost::alloc::string::String,
+    /// Argosy's own: the manifests are those of `knownDigest` and are left out.
+    #[prost(bool, tag = "1002")]
+    pub unchanged: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TestRepositoryRequest {

@@ -76,12 +76,28 @@ pub(crate) async fn desired(
     {
         return Ok(known.clone());
     }
-    let responses = generate(render, request, revisions.as_deref()).await?;
+    let have = known
+        .as_ref()
+        .filter(|known| known.inputs == Some(inputs))
+        .map_or(&[][..], |known| &known.digests);
+    let mut responses = generate(render, request, revisions.as_deref(), have).await?;
+    let all_known = known
+        .as_ref()
+        .is_some_and(|known| known.rendered == Some(rendered(&responses)));
+    if responses.iter().any(|response| response.unchanged) && !all_known {
+        // One source changed: the texts of the others, which were left out, are needed beside it.
+        responses = generate(render, request, revisions.as_deref(), &[]).await?;
+        if responses.iter().any(|response| response.unchanged) {
+            // Taken for an empty answer, it would have everything pruned.
+            return Err("the repo-server left out manifests that it was not told to leave out".to_owned());
+        }
+    }
     let rendered = rendered(&responses);
     let revisions: Vec<String> = responses
         .iter()
         .map(|response| response.revision.clone())
         .collect();
+    let digests: Vec<String> = responses.iter().map(|response| response.digest.clone()).collect();
     let source_types: Vec<String> = responses
         .iter()
         .map(|response| response.source_type.clone())
@@ -99,6 +115,7 @@ pub(crate) async fn desired(
         };
         (again.revisions, again.source_types) = (revisions, source_types);
         (again.rendered, again.inputs) = (Some(rendered), Some(inputs));
+        again.digests = digests;
         return Ok(Arc::new(again));
     }
     let texts = responses.iter().flat_map(|response| &response.manifests);
@@ -110,6 +127,7 @@ pub(crate) async fn desired(
     let mut desired = sort_out(manifests, namespace, &kinds)?;
     (desired.revisions, desired.source_types) = (revisions, source_types);
     (desired.rendered, desired.inputs) = (Some(rendered), Some(inputs));
+    desired.digests = digests;
     Ok(Arc::new(desired))
 }
 
@@ -165,7 +183,15 @@ fn inputs(render: &Render<'_>, request: &Request) -> ContentHash {
     ContentHash::of_value(&parts)
 }
 
+/// Identity of what was rendered: by the repo-server's digests where it gives them, else by the texts.
 fn rendered(responses: &[ManifestResponse]) -> ContentHash {
+    if responses.iter().all(|response| !response.digest.is_empty()) {
+        let digests: Vec<&str> = responses
+            .iter()
+            .map(|response| response.digest.as_str())
+            .collect();
+        return ContentHash::of(digests.join("\n").as_bytes());
+    }
     let mut bytes = Vec::new();
     for text in responses.iter().flat_map(|response| &response.manifests) {
         bytes.extend_from_slice(text.as_bytes());
@@ -174,11 +200,12 @@ fn rendered(responses: &[ManifestResponse]) -> ContentHash {
     ContentHash::of(&bytes)
 }
 
-/// Asks the repo-server for each source.
+/// Asks the repo-server for each source; `have` are the digests of the answers that are still here.
 async fn generate(
     render: &Render<'_>,
     request: &Request,
     revisions: Option<&[String]>,
+    have: &[String],
 ) -> Result<Vec<ManifestResponse>, String> {
     let (app, settings, project) = (render.app, render.settings, render.project);
     let project_name = apps::project_name(app);
@@ -217,6 +244,7 @@ async fn generate(
                 .unwrap_or_default(),
             installation_id: settings.tracking.installation_id.clone(),
             source_integrity: project.spec.source_integrity.clone(),
+            known_digest: have.get(index).cloned().unwrap_or_default(),
             ..ManifestRequest::default()
         };
         async move {

@@ -281,6 +281,7 @@ fn managed_namespace(
         source_types: desired.source_types.clone(),
         rendered: desired.rendered,
         inputs: desired.inputs,
+        digests: desired.digests.clone(),
     }))
 }
 

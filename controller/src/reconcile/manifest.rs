@@ -75,6 +75,8 @@ pub struct Desired {
     pub rendered: Option<ContentHash>,
     /// Identity of what went into rendering, besides the revisions.
     pub inputs: Option<ContentHash>,
+    /// The repo-server's digests of its answers, by source: with them, unchanged answers need not be sent again.
+    pub digests: Vec<String>,
 }
 
 /// What the cluster and the settings say about kinds.

@@ -8,6 +8,7 @@ mod oci;
 pub use archive::Limits;
 pub use index::{Entry, Index};
 
+use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::git::{Credentials, short_hash};
 use crate::http::Http;
@@ -35,6 +36,8 @@ pub struct ChartRepo {
     pub credentials: Arc<Credentials>,
     /// Send credentials to other hosts that the index names.
     pub pass_credentials: bool,
+    /// Who named the repository, which decides what addresses it may have.
+    pub named_by: NamedBy,
 }
 
 impl ChartRepo {
@@ -54,6 +57,7 @@ impl ChartRepo {
             plain_http,
             credentials: Arc::new(credentials),
             pass_credentials,
+            named_by: NamedBy::Operator,
         }
     }
 
@@ -64,6 +68,14 @@ impl ChartRepo {
             self.url.clone()
         };
         (name, self.credentials.fingerprint())
+    }
+
+    /// For whose URL credentials and the right to an inner address are given.
+    fn owner(&self) -> &str {
+        match self.named_by {
+            NamedBy::Operator => &self.url,
+            NamedBy::Content => "",
+        }
     }
 
     /// The URL for people.
@@ -113,7 +125,7 @@ impl Charts {
         ttl: Duration,
         metrics: Metrics,
     ) -> Charts {
-        let oci = oci::Registries::new(http.trust().clone(), metrics);
+        let oci = oci::Registries::new(http.clone(), metrics);
         Charts {
             http,
             files,
@@ -236,7 +248,7 @@ impl Charts {
                 .http
                 .get(
                     location.as_str(),
-                    &repo.url,
+                    repo.owner(),
                     &repo.credentials,
                     repo.pass_credentials,
                     MAX_ARCHIVE,
@@ -285,7 +297,7 @@ impl Charts {
         let url = format!("{}/index.yaml", repo.url);
         let fetched = self
             .http
-            .get(&url, &repo.url, &repo.credentials, false, index::MAX_INDEX)
+            .get(&url, repo.owner(), &repo.credentials, false, index::MAX_INDEX)
             .await?;
         let index = tokio::task::spawn_blocking(move || Index::parse(&fetched.body))
             .await

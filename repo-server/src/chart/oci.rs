@@ -1,14 +1,18 @@
 //! Charts in OCI registries.
 
 use super::{ChartRepo, hex_sha256};
+use crate::egress::NamedBy;
 use crate::error::{Error, Result};
-use crate::git::{TrustStore, redact};
+use crate::git::redact;
+use crate::http::Http;
 use crate::metrics::Metrics;
 use oci_client::client::{Certificate, CertificateEncoding, Client, ClientConfig, ClientProtocol};
 use oci_client::errors::OciDistributionError;
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Reference, RegistryOperation};
+use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -26,20 +30,81 @@ const ARTIFACT_LAYERS: [&str; 3] = [
 /// Deadline of one request to a registry.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// How long the token service of a registry is believed to stay where it is.
+const REALM_TTL: Duration = Duration::from_secs(600);
+
 pub(super) struct Registries {
-    trust: TrustStore,
+    http: Arc<Http>,
     metrics: Metrics,
+    /// Registries whose token service was looked at, and when.
+    checked: Mutex<HashMap<String, Instant>>,
 }
 
 impl Registries {
-    pub(super) fn new(trust: TrustStore, metrics: Metrics) -> Registries {
-        Registries { trust, metrics }
+    pub(super) fn new(http: Arc<Http>, metrics: Metrics) -> Registries {
+        Registries {
+            http,
+            metrics,
+            checked: Mutex::default(),
+        }
     }
 
-    fn client(&self, repo: &ChartRepo, host: &str) -> Result<Client> {
+    /// A client for a registry whose address is allowed.
+    async fn client(&self, repo: &ChartRepo, host: &str) -> Result<Client> {
+        if repo.credentials.proxy.is_empty() {
+            let (name, port) = match host.rsplit_once(':') {
+                Some((name, port)) if !port.ends_with(']') => (name, port.parse().unwrap_or(443)),
+                _ => (host, if repo.plain_http { 80 } else { 443 }),
+            };
+            self.http.egress().resolve(name, port, repo.named_by).await?;
+            self.check_realm(repo, host, name).await?;
+        }
+        self.build(repo, host)
+    }
+
+    /// A registry names the service that gives out tokens, and credentials are shown to it: that it lies on an inner
+    /// address is only believed of one that is the registry itself, or that an operator allowed.
+    async fn check_realm(&self, repo: &ChartRepo, host: &str, name: &str) -> Result<()> {
+        let fresh = |at: &Instant| at.elapsed() < REALM_TTL;
+        let key = format!("{} {}", repo.plain_http, host);
+        if self
+            .checked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+            .is_some_and(fresh)
+        {
+            return Ok(());
+        }
+        let scheme = if repo.plain_http { "http" } else { "https" };
+        let anonymous = repo.credentials.without_secrets();
+        let url = format!("{scheme}://{host}/v2/");
+        let challenge = self
+            .http
+            .challenge(&url, repo.named_by, &anonymous)
+            .await
+            .unwrap_or_default();
+        let realm = challenge
+            .split_once("realm=\"")
+            .and_then(|(_, rest)| rest.split('"').next())
+            .and_then(|realm| url::Url::parse(realm).ok());
+        if let Some(realm) = realm
+            && let Some(other) = realm.host_str().filter(|other| *other != name)
+        {
+            let port = realm.port_or_known_default().unwrap_or(443);
+            self.http.egress().resolve(other, port, NamedBy::Content).await?;
+        }
+        self.checked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, Instant::now());
+        Ok(())
+    }
+
+    fn build(&self, repo: &ChartRepo, host: &str) -> Result<Client> {
         let mut certificates = Vec::new();
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-        if let Some(bundle) = self.trust.ca_bundle(name) {
+        if let Some(bundle) = self.http.trust().ca_bundle(name) {
             let data = std::fs::read(&bundle)
                 .map_err(|e| Error::io(format!("failed to read the certificates for {host}"), e))?;
             certificates.push(Certificate {
@@ -87,7 +152,7 @@ impl Registries {
 
     pub(super) async fn tags(&self, repo: &ChartRepo, chart: &str) -> Result<Vec<String>> {
         let reference = Self::reference(repo, chart, "latest")?;
-        let client = self.client(repo, reference.registry())?;
+        let client = self.client(repo, reference.registry()).await?;
         let auth = auth(repo);
         let list = async {
             let mut all: Vec<String> = Vec::new();
@@ -118,7 +183,7 @@ impl Registries {
             url: repo.shown(),
             message: format!("the reference is not valid: {e}"),
         })?;
-        let client = self.client(repo, registry)?;
+        let client = self.client(repo, registry).await?;
         let auth = auth(repo);
         let login = client.auth(&reference, &auth, RegistryOperation::Pull);
         self.request(repo, "test-repo", "failed to log in to", login)
@@ -156,7 +221,7 @@ impl Registries {
         kinds: &[&str],
         limit: u64,
     ) -> Result<(Vec<u8>, String)> {
-        let client = self.client(repo, reference.registry())?;
+        let client = self.client(repo, reference.registry()).await?;
         let auth = auth(repo);
         let shown = format!("oci://{reference}");
         let manifest = async {

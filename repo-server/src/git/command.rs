@@ -3,6 +3,7 @@
 use super::credential::{Credentials, Session, TrustStore};
 use super::url::{self, GitUrl};
 use crate::error::{Error, Result};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub(super) struct Command<'a> {
     pub(super) scratch: &'a Path,
     pub(super) git_dir: Option<&'a Path>,
     pub(super) url: Option<&'a GitUrl>,
+    /// The addresses of its host that may be connected to; none where that is not for us to say.
+    pub(super) addresses: &'a [SocketAddr],
     pub(super) credentials: &'a Credentials,
     pub(super) trust: &'a TrustStore,
     pub(super) deadline: Duration,
@@ -28,7 +31,13 @@ pub(super) struct Command<'a> {
 impl Command<'_> {
     /// Runs git and gives its output.
     pub(super) async fn run(&self, arguments: &[&str]) -> Result<Vec<u8>> {
-        let session = Session::new(self.scratch, self.url, self.credentials, self.trust)?;
+        let session = Session::new(
+            self.scratch,
+            self.url,
+            self.addresses,
+            self.credentials,
+            self.trust,
+        )?;
         let mut command = tokio::process::Command::new("git");
         command
             .args(arguments)

@@ -5,6 +5,7 @@ use super::github_app::GithubApp;
 use super::url::{GitUrl, Scheme};
 use crate::error::{Error, Result};
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// A text that is never printed.
@@ -93,6 +94,15 @@ impl Credentials {
         hasher.finalize().to_hex()[..16].to_owned()
     }
 
+    /// The transport settings alone, for another origin.
+    pub(crate) fn without_secrets(&self) -> Credentials {
+        Credentials {
+            proxy: self.proxy.clone(),
+            no_proxy: self.no_proxy.clone(),
+            ..Credentials::default()
+        }
+    }
+
     /// Everything that must not appear in a text that leaves this process.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         [
@@ -154,6 +164,7 @@ impl Session {
     pub(super) fn new(
         base: &Path,
         url: Option<&GitUrl>,
+        addresses: &[SocketAddr],
         credentials: &Credentials,
         trust: &TrustStore,
     ) -> Result<Session> {
@@ -173,11 +184,23 @@ impl Session {
             "[core]\n\thooksPath = /dev/null\n\tfsmonitor = false\n\
              [gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[credential]\n\thelper =\n\
              [protocol]\n\tversion = 2\n[fetch]\n\twriteCommitGraph = false\n\tunpackLimit = 1\n[safe]\n\tdirectory = *\n\
-             [transfer]\n\tcredentialsInUrl = die\n[http]\n\tlowSpeedLimit = 1\n\tlowSpeedTime = 60\n",
+             [transfer]\n\tcredentialsInUrl = die\n[http]\n\tlowSpeedLimit = 1\n\tlowSpeedTime = 60\n\
+             \tfollowRedirects = false\n",
         );
         if let Some(url) = url {
             match url.scheme() {
-                Scheme::Https | Scheme::Http => session.http(url, credentials, trust, &mut config)?,
+                Scheme::Https | Scheme::Http => {
+                    session.http(url, credentials, trust, &mut config)?;
+                    // The name is not resolved again: it might then lead elsewhere.
+                    let list: Vec<String> = addresses.iter().map(|address| bracketed(address.ip())).collect();
+                    if !list.is_empty()
+                        && url.host().parse::<IpAddr>().is_err()
+                        && !url.host().starts_with('[')
+                    {
+                        let entry = format!("{}:{}:{}", url.host(), url.port(), list.join(","));
+                        config.push_str(&format!("[http]\n\tcurloptResolve = {}\n", quote(&entry)));
+                    }
+                }
                 Scheme::Ssh => session.ssh(credentials, trust)?,
                 Scheme::File => {}
             }
@@ -344,6 +367,13 @@ impl Session {
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .map_err(|e| Error::io(format!("failed to write {name} for git"), e))?;
         Ok(path.display().to_string())
+    }
+}
+
+fn bracketed(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
     }
 }
 

@@ -15,12 +15,14 @@ pub use command::redact;
 pub use credential::{Credentials, Secret, TrustStore};
 pub use url::{GitUrl, Scheme};
 
+use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::http::Http;
 use crate::metrics::Metrics;
 use crate::version;
 use command::Command;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -34,6 +36,8 @@ pub struct Access {
     pub credentials: Arc<Credentials>,
     /// Number of commits to fetch; 0 for all.
     pub depth: u32,
+    /// Who named the repository, which decides what addresses it may have.
+    pub named_by: NamedBy,
 }
 
 impl Access {
@@ -56,6 +60,7 @@ impl Access {
             url,
             credentials: Arc::new(credentials),
             depth,
+            named_by: NamedBy::Operator,
         })
     }
 
@@ -235,6 +240,9 @@ pub struct Git {
     repos: Mutex<HashMap<String, Arc<Repo>>>,
     lists: Mutex<HashMap<(String, String), LastList>>,
     tokens: github_app::Tokens,
+    http: Arc<Http>,
+    /// Where repositories that moved are now.
+    moved: Mutex<HashMap<String, GitUrl>>,
 }
 
 /// The last answer, held while a new one is on its way.
@@ -280,7 +288,7 @@ impl Git {
                 .map_err(|e| Error::io(format!("failed to create {}", dir.display()), e))?;
         }
         let trust = http.trust().clone();
-        let tokens = github_app::Tokens::new(http);
+        let tokens = github_app::Tokens::new(http.clone());
         Ok(Git {
             root,
             scratch,
@@ -290,6 +298,8 @@ impl Git {
             repos: Mutex::default(),
             lists: Mutex::default(),
             tokens,
+            http,
+            moved: Mutex::default(),
         })
     }
 
@@ -337,7 +347,7 @@ impl Git {
                 "ls-remote",
                 self.settings.list_timeout,
                 "failed to list refs of",
-                &["ls-remote", "--symref", "--", access.url.as_fetch()],
+                &["ls-remote", "--symref", "--", URL],
             )
             .await?;
         Ok(Refs::parse(&String::from_utf8_lossy(&output)))
@@ -353,23 +363,26 @@ impl Git {
         arguments: &[&str],
     ) -> Result<Vec<u8>> {
         let credentials = self.tokens.credentials(&access.credentials).await?;
-        let command = Command {
-            scratch: &self.scratch,
-            git_dir,
-            url: Some(&access.url),
-            credentials: &credentials,
-            trust: &self.trust,
-            deadline,
-            attempted,
+        let known = {
+            let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+            moved.get(access.url.normal()).cloned()
         };
+        let mut place = Place::of(access, known, &credentials);
         let mut wait = Duration::from_millis(250);
         let mut attempt = 1;
         loop {
             let started = Instant::now();
-            let answer = command.run(arguments).await;
+            let answer = self.at(&place, git_dir, deadline, attempted, arguments).await;
             self.metrics
                 .git_request(access.url.normal(), request, started.elapsed());
             match answer {
+                // `git` follows no redirects: it would show its credentials to whoever is at their end.
+                Err(Error::Fetch { message, .. }) if place.moved.is_none() && is_redirect(&message) => {
+                    let target = self.follow(access, &credentials).await?;
+                    let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+                    moved.insert(access.url.normal().to_owned(), target.clone());
+                    place = Place::of(access, Some(target), &credentials);
+                }
                 Err(Error::Fetch { .. }) if attempt < self.settings.attempts => {
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));
@@ -382,6 +395,76 @@ impl Git {
                     return other;
                 }
             }
+        }
+    }
+
+    /// One run of git at a place, once its host is allowed.
+    async fn at(
+        &self,
+        place: &Place,
+        git_dir: Option<&Path>,
+        deadline: Duration,
+        attempted: &'static str,
+        arguments: &[&str],
+    ) -> Result<Vec<u8>> {
+        let addresses = self.addresses(place).await?;
+        let arguments: Vec<&str> = arguments
+            .iter()
+            .map(|argument| {
+                if *argument == URL {
+                    place.url.as_fetch()
+                } else {
+                    argument
+                }
+            })
+            .collect();
+        let command = Command {
+            scratch: &self.scratch,
+            git_dir,
+            url: Some(&place.url),
+            addresses: &addresses,
+            credentials: &place.credentials,
+            trust: &self.trust,
+            deadline,
+            attempted,
+        };
+        command.run(&arguments).await
+    }
+
+    /// The addresses that git may connect to; empty where a proxy connects for it, or nothing is connected to.
+    async fn addresses(&self, place: &Place) -> Result<Vec<SocketAddr>> {
+        let egress = self.http.egress();
+        if place.url.scheme() == Scheme::File {
+            if egress.allows_files() {
+                return Ok(Vec::new());
+            }
+            return Err(Error::Repository {
+                url: place.url.normal().to_owned(),
+                message: "it is a directory of the repo-server; an operator can allow that".into(),
+            });
+        }
+        if !place.credentials.proxy.is_empty() {
+            return Ok(Vec::new());
+        }
+        let port = place.url.port();
+        egress.resolve(place.url.host(), port, place.named_by).await
+    }
+
+    /// Asks where a repository that answers with a redirect is now.
+    async fn follow(&self, access: &Access, credentials: &Credentials) -> Result<GitUrl> {
+        const ADVERTISEMENT: &str = "/info/refs?service=git-upload-pack";
+        let from = access.url.as_fetch().trim_end_matches('/');
+        let target = self
+            .http
+            .target(&format!("{from}{ADVERTISEMENT}"), from, credentials)
+            .await?;
+        match target.as_str().strip_suffix(ADVERTISEMENT) {
+            Some(repository) => GitUrl::parse(repository),
+            None => Err(Error::Fetch {
+                attempted: "failed to follow a redirect of",
+                url: access.url.normal().to_owned(),
+                message: "it does not lead to a repository".into(),
+            }),
         }
     }
 
@@ -501,7 +584,7 @@ impl Git {
             arguments.push(&depth);
         }
         arguments.extend(options);
-        arguments.extend(["--", access.url.as_fetch()]);
+        arguments.extend(["--", URL]);
         arguments.extend(refspecs);
         self.network(
             access,
@@ -525,6 +608,7 @@ impl Git {
             scratch: &self.scratch,
             git_dir: Some(&repo.dir),
             url: None,
+            addresses: &[],
             credentials: &access.credentials,
             trust: &self.trust,
             deadline: self.settings.fetch_timeout,
@@ -561,6 +645,7 @@ impl Git {
                 scratch: &self.scratch,
                 git_dir: None,
                 url: None,
+                addresses: &[],
                 credentials: &none,
                 trust: &self.trust,
                 deadline: Duration::from_secs(30),
@@ -598,6 +683,48 @@ impl Git {
         });
         Ok(repo.clone())
     }
+}
+
+/// Stands for the place of the repository in arguments of git.
+const URL: &str = "\0url";
+
+/// Where a repository is asked, and with what.
+struct Place {
+    url: GitUrl,
+    credentials: Credentials,
+    named_by: NamedBy,
+    moved: Option<GitUrl>,
+}
+
+impl Place {
+    /// The repository itself, or where it moved to; credentials stay with their origin.
+    fn of(access: &Access, moved: Option<GitUrl>, credentials: &Credentials) -> Place {
+        let Some(url) = moved else {
+            return Place {
+                url: access.url.clone(),
+                credentials: credentials.clone(),
+                named_by: access.named_by,
+                moved: None,
+            };
+        };
+        let same = url.origin_or_host() == access.url.origin_or_host();
+        Place {
+            credentials: if same {
+                credentials.clone()
+            } else {
+                credentials.without_secrets()
+            },
+            named_by: if same { access.named_by } else { NamedBy::Content },
+            moved: Some(url.clone()),
+            url,
+        }
+    }
+}
+
+fn is_redirect(message: &str) -> bool {
+    ["301", "302", "303", "307", "308"]
+        .iter()
+        .any(|code| message.contains(&format!("returned error: {code}")))
 }
 
 fn is_missing_ref(error: &Error) -> bool {

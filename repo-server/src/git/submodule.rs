@@ -3,6 +3,7 @@
 
 use super::tree::GitTree;
 use super::{Access, Credentials, Git, Resolved};
+use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::path::TreePath;
 use crate::tree::{RawKind, Tree};
@@ -47,6 +48,9 @@ impl Git {
                     && inner.url.origin_or_host() == access.url.origin_or_host()
                 {
                     inner.credentials = access.credentials.clone();
+                    inner.named_by = access.named_by;
+                } else {
+                    inner.named_by = NamedBy::Content;
                 }
                 // Otherwise a repository could read files of this machine through its submodules.
                 if inner.url.scheme() == super::Scheme::File && access.url.scheme() != super::Scheme::File {

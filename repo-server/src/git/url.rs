@@ -189,6 +189,22 @@ impl GitUrl {
         &self.host
     }
 
+    /// The port, by default that of the transport; 0 for files.
+    pub fn port(&self) -> u16 {
+        let authority = self
+            .fetch
+            .split_once("://")
+            .and_then(|(_, rest)| rest.split('/').next())
+            .unwrap_or_default();
+        let written = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        written.unwrap_or(match self.scheme {
+            Scheme::Https => 443,
+            Scheme::Http => 80,
+            Scheme::Ssh => 22,
+            Scheme::File => 0,
+        })
+    }
+
     /// What decides whether two repositories are of one server: the origin, or the host over SSH.
     pub(crate) fn origin_or_host(&self) -> String {
         match self.scheme {

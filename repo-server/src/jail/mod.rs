@@ -152,7 +152,11 @@ fn files(policy: &Policy) -> Result<Hold, Error> {
             allow(&path.into(), read | AccessFs::Execute, false)?;
         }
         allow(&"/etc/ld.so.cache".into(), read, false)?;
-        allow(&"/dev/null".into(), AccessFs::ReadFile | AccessFs::WriteFile, false)?;
+        allow(
+            &"/dev/null".into(),
+            AccessFs::ReadFile | AccessFs::WriteFile,
+            false,
+        )?;
     }
     let status = rules.restrict_self().map_err(failed)?;
     Ok(match status.ruleset {
@@ -162,8 +166,8 @@ fn files(policy: &Policy) -> Result<Hold, Error> {
     })
 }
 
-/// Arguments for [`launch`] that carry a policy, a program and its arguments.
-pub(crate) fn arguments(policy: &Policy, program: &std::path::Path) -> Vec<OsString> {
+/// Arguments with which the child program enters as the policy says and becomes `program`; those of it may follow.
+pub fn arguments(policy: &Policy, program: &std::path::Path) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![
         "run".into(),
         policy.memory.to_string().into(),
@@ -219,7 +223,11 @@ fn refuse(reason: &str) -> ExitCode {
 
 /// Enters with nothing in reach and prints how far the fence holds, as JSON.
 pub(crate) fn probe() -> ExitCode {
-    match enter(&Policy::default()) {
+    let policy = Policy {
+        file_size: 1 << 20,
+        ..Policy::default()
+    };
+    match enter(&policy) {
         Ok(held) => {
             println!("{}", serde_json::to_string(&held).unwrap_or_default());
             ExitCode::SUCCESS

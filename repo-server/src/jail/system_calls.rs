@@ -98,6 +98,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_getpid,
     libc::SYS_gettid,
     libc::SYS_getppid,
+    libc::SYS_getpgid,
     libc::SYS_getuid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
@@ -135,6 +136,7 @@ const ALLOWED_OLD: &[libc::c_long] = &[
     libc::SYS_symlink,
     libc::SYS_chmod,
     libc::SYS_time,
+    libc::SYS_getpgrp,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_OLD: &[libc::c_long] = &[];

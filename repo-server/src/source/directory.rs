@@ -1,10 +1,9 @@
 //! A directory of plain manifests and Jsonnet.
 
-use super::jsonnet;
+use super::{Output, Reads, jsonnet};
 use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::manifest;
-use crate::path::TreePath;
 use crate::tree::{Node, Tree};
 use argosy_api::v1alpha1::ApplicationSourceDirectory;
 use globset::{GlobBuilder, GlobMatcher};
@@ -100,7 +99,7 @@ pub struct Request<'a> {
 ///
 /// # Errors
 /// [`Error::Manifest`] with file and line, [`Error::Limit`], [`Error::Render`] from Jsonnet.
-pub async fn render(request: Request<'_>) -> Result<Vec<Value>> {
+pub async fn render(request: Request<'_>) -> Result<Output> {
     let Request {
         tree,
         dir,
@@ -111,6 +110,11 @@ pub async fn render(request: Request<'_>) -> Result<Vec<Value>> {
     } = request;
     let mut left = max_bytes;
     let mut objects = Vec::new();
+    // The directory as a whole, for what is chosen in it, and what programs import from elsewhere.
+    let mut reads = Reads {
+        paths: vec![dir.path.clone()],
+        ..Reads::default()
+    };
     for Candidate { node, format } in select(tree, dir, options)? {
         let over = |_| Error::Limit {
             which: "combined size of the manifest files".into(),
@@ -132,7 +136,9 @@ pub async fn render(request: Request<'_>) -> Result<Vec<Value>> {
                 }
                 let program =
                     jsonnet::Program::new(node.path.clone(), text, &dir.path, &options.jsonnet, env)?;
-                match jsonnet.evaluate(program, tree.clone()).await? {
+                let (value, imported) = jsonnet.evaluate(program, tree.clone()).await?;
+                reads.paths.extend(imported);
+                match value {
                     Value::Array(items) => objects.extend(items),
                     object @ Value::Object(_) => objects.push(object),
                     Value::Null => {}
@@ -147,20 +153,11 @@ pub async fn render(request: Request<'_>) -> Result<Vec<Value>> {
             }
         }
     }
-    Ok(objects)
-}
-
-/// Paths whose content decides the output, for the read set: the directory itself, and for Jsonnet what it may import.
-pub fn read_set(tree: &Tree, dir: &Node, options: &ApplicationSourceDirectory) -> Result<Vec<TreePath>> {
-    let programs = select(tree, dir, options)?
-        .iter()
-        .any(|file| file.format == Format::Jsonnet);
-    // An import may name any file of the repository.
-    Ok(vec![if programs {
-        TreePath::root()
-    } else {
-        dir.path.clone()
-    }])
+    Ok(Output {
+        objects,
+        reads,
+        commands: Vec::new(),
+    })
 }
 
 /// One glob, or a `{a,b}` set of them; `*` crosses directories, as in the reference.
@@ -194,6 +191,7 @@ impl Glob {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::path::TreePath;
 
     fn fixture() -> (tempfile::TempDir, Tree) {
         let dir = tempfile::tempdir().unwrap();

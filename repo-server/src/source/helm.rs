@@ -3,6 +3,7 @@
 use super::{Output, Reads, objects, read_paths, worker_error};
 use crate::access;
 use crate::chart::Charts;
+use crate::egress::NamedBy;
 use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::http;
@@ -22,10 +23,9 @@ const MAX_VALUES: u64 = 32 << 20;
 const MAX_ROUNDS: usize = 8;
 const TOOL: &str = "helm template";
 
-/// A file for Helm: on disk, with its path in the source's tree if it comes from there.
+/// A file for Helm, on disk.
 pub struct Resolved {
     path: PathBuf,
-    tree_path: Option<TreePath>,
 }
 
 /// The source's files and where they lie on disk.
@@ -91,8 +91,7 @@ pub async fn render(
     workers: &Workers,
 ) -> Result<Output> {
     let mut call = prepare(location, request, charts).await?;
-    let mut reads = Reads::default();
-    reads.paths.append(&mut call.used);
+    let mut reads = std::mem::take(&mut call.used);
     let commands = vec![command(request, &call.message, &call.values)];
     let mut held = Vec::new();
     for _ in 0..MAX_ROUNDS {
@@ -145,8 +144,8 @@ struct Prepared {
     message: HelmTemplate,
     /// Value files as written.
     values: Vec<String>,
-    /// Paths of the tree that were looked at, found or not.
-    used: Vec<TreePath>,
+    /// What was looked at, found or not.
+    used: Reads,
 }
 
 async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts) -> Result<Prepared> {
@@ -165,12 +164,11 @@ async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts
     };
     let mut values_files = Vec::new();
     let mut values = Vec::new();
-    let mut used = Vec::new();
+    let mut used = Reads::default();
     for written in &helm.value_files {
         for file in value_files(location, request, charts, written, &mut used).await? {
             values_files.push(file.path.display().to_string());
             values.push(written.clone());
-            used.extend(file.tree_path);
         }
     }
     let mut parameters = Vec::new();
@@ -191,12 +189,12 @@ async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts
             request,
             charts,
             &request.env.substitute(&parameter.path),
+            &mut used,
         )
         .await?;
         let Some(file) = file else {
             return Err(missing(location, &parameter.path));
         };
-        used.extend(file.tree_path);
         parameters.push(wire::HelmParameter {
             name: parameter.name.clone(),
             value: file.path.display().to_string(),
@@ -253,21 +251,15 @@ async fn value_files(
     request: &Request<'_>,
     charts: &Charts,
     written: &str,
-    used: &mut Vec<TreePath>,
+    used: &mut Reads,
 ) -> Result<Vec<Resolved>> {
     let text = request.env.substitute(&escape_ref(written, request.refs));
     if !http::is_url(&text) && text.contains(['*', '?', '[']) {
         return glob(location, request, &text, used);
     }
-    match file(location, request, charts, &text).await? {
+    match file(location, request, charts, &text, used).await? {
         Some(file) => Ok(vec![file]),
-        None if request.helm.ignore_missing_value_files => {
-            // That it is absent is part of what the output depends on.
-            if !text.starts_with('$') && !http::is_url(&text) {
-                used.push(location.dir.path.join_rooted(&text)?);
-            }
-            Ok(Vec::new())
-        }
+        None if request.helm.ignore_missing_value_files => Ok(Vec::new()),
         None => Err(missing(location, &text)),
     }
 }
@@ -299,12 +291,15 @@ async fn file(
     request: &Request<'_>,
     charts: &Charts,
     text: &str,
+    used: &mut Reads,
 ) -> Result<Option<Resolved>> {
-    if let Some((tree, path)) = in_ref(request, text)? {
+    if let Some((name, tree, path)) = in_ref(request, text)? {
+        // That a file is absent is part of what the output depends on.
+        used.refs.push((name.to_owned(), path.clone()));
         let Some(node) = tree.lookup(&path)? else {
             return Ok(None);
         };
-        return copy(tree, &node, request.scratch, None).map(Some);
+        return copy(tree, &node, request.scratch).map(Some);
     }
     if http::is_url(text) {
         let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
@@ -323,13 +318,11 @@ async fn file(
         }
         let fetched = charts
             .http()
-            .get(text, "", &crate::git::Credentials::default(), false, MAX_VALUES)
+            .get(text, text, &crate::git::Credentials::default(), false, MAX_VALUES)
             .await?;
+        used.open.push("a value file by URL".into());
         let path = write(request.scratch, &fetched.body)?;
-        return Ok(Some(Resolved {
-            path,
-            tree_path: None,
-        }));
+        return Ok(Some(Resolved { path }));
     }
     let path = location.dir.path.join_rooted(text).map_err(|_| {
         Error::path(
@@ -337,20 +330,21 @@ async fn file(
             "error resolving helm value file: resolved to outside repository root",
         )
     })?;
+    used.paths.push(path.clone());
     let Some(node) = location.tree.lookup(&path)? else {
         return Ok(None);
     };
-    copy(location.tree, &node, request.scratch, Some(path)).map(Some)
+    copy(location.tree, &node, request.scratch).map(Some)
 }
 
 /// `$name/path` when `$name` is a declared ref.
-fn in_ref<'a>(request: &Request<'a>, text: &str) -> Result<Option<(&'a Tree, TreePath)>> {
+fn in_ref<'a, 't>(request: &Request<'a>, text: &'t str) -> Result<Option<(&'t str, &'a Tree, TreePath)>> {
     if !text.starts_with('$') {
         return Ok(None);
     }
     let (name, rest) = text.split_once('/').unwrap_or((text, ""));
     match request.refs.get(name) {
-        Some(tree) => Ok(Some((tree, TreePath::parse(rest)?))),
+        Some(tree) => Ok(Some((name, tree, TreePath::parse(rest)?))),
         None => Err(Error::Source(format!(
             "source referenced {name:?}, but no source has a 'ref' field defined"
         ))),
@@ -361,13 +355,12 @@ fn glob(
     location: &Location<'_>,
     request: &Request<'_>,
     text: &str,
-    used: &mut Vec<TreePath>,
+    used: &mut Reads,
 ) -> Result<Vec<Resolved>> {
-    let (tree, path) = match in_ref(request, text)? {
-        Some((tree, path)) => (tree, path),
-        None => (location.tree, location.dir.path.join_rooted(text)?),
+    let (name, tree, path) = match in_ref(request, text)? {
+        Some((name, tree, path)) => (Some(name), tree, path),
+        None => (None, location.tree, location.dir.path.join_rooted(text)?),
     };
-    let own = !text.starts_with('$');
     let matcher = globset::GlobBuilder::new(path.as_str())
         .literal_separator(true)
         .build()
@@ -381,8 +374,9 @@ fn glob(
         }
         base = base.child(part);
     }
-    if own {
-        used.push(base.clone());
+    match name {
+        Some(name) => used.refs.push((name.to_owned(), base.clone())),
+        None => used.paths.push(base.clone()),
     }
     let Some(base) = tree.lookup(&base)?.filter(|node| node.is_dir) else {
         return Ok(Vec::new());
@@ -390,19 +384,17 @@ fn glob(
     let mut files = Vec::new();
     for node in tree.walk(&base)? {
         if matcher.is_match(node.path.as_str()) {
-            let tree_path = own.then(|| node.path.clone());
-            files.push(copy(tree, &node, request.scratch, tree_path)?);
+            files.push(copy(tree, &node, request.scratch)?);
         }
     }
     Ok(files)
 }
 
 /// Value files are handed over as copies: they may lie outside of what was materialised.
-fn copy(tree: &Tree, node: &Node, scratch: &Path, tree_path: Option<TreePath>) -> Result<Resolved> {
+fn copy(tree: &Tree, node: &Node, scratch: &Path) -> Result<Resolved> {
     let data = tree.read_node(node, MAX_VALUES)?;
     Ok(Resolved {
         path: write(scratch, &data)?,
-        tree_path,
     })
 }
 
@@ -444,7 +436,11 @@ async fn fetch_dependency(
             request.project
         )));
     }
-    let repo = access::chart(&repo, request.helm.pass_credentials)?;
+    let mut chart = access::chart(&repo, request.helm.pass_credentials)?;
+    if !access::is_configured(&repo.repo, request.repos, request.repo_creds) {
+        chart.named_by = NamedBy::Content;
+    }
+    let repo = chart;
     let version = charts
         .resolve(&repo, &dependency.name, &dependency.version, false)
         .await?;

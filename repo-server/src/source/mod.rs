@@ -17,6 +17,8 @@ use crate::worker::wire;
 pub struct Reads {
     /// Paths in the source's own tree.
     pub paths: Vec<TreePath>,
+    /// Paths in the trees of other sources, with the name (`$values`) of the source.
+    pub refs: Vec<(String, TreePath)>,
     /// Why the output may differ although the inputs are equal; such output is not found again by content.
     pub open: Vec<String>,
 }

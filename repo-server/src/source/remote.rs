@@ -1,6 +1,7 @@
 //! What a kustomization names by URL: a directory of another repository, or a file behind HTTP.
 
 use crate::access;
+use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::git::Git;
 use crate::http::Http;
@@ -56,9 +57,11 @@ impl Fetcher<'_> {
             let credentials = access::git(&owner)
                 .map(|access| access.credentials)
                 .unwrap_or_default();
+            let configured = access::is_configured(entry, self.repos, self.repo_creds);
+            let owner_url = if configured { owner.repo.as_str() } else { "" };
             let fetched = self
                 .http
-                .get(entry, &owner.repo, &credentials, false, MAX_FILE)
+                .get(entry, owner_url, &credentials, false, MAX_FILE)
                 .await?;
             let path = self
                 .scratch
@@ -76,7 +79,10 @@ impl Fetcher<'_> {
             ))
         })?;
         let repo = access::find(&target.repo, self.repos, self.repo_creds);
-        let access = access::git(&repo)?;
+        let mut access = access::git(&repo)?;
+        if !access::is_configured(&target.repo, self.repos, self.repo_creds) {
+            access.named_by = NamedBy::Content;
+        }
         if access.url.scheme() == crate::git::Scheme::File {
             return Err(Error::Source(
                 "a remote base cannot be a file of the repo-server".into(),

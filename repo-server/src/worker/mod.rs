@@ -194,7 +194,10 @@ impl Workers {
                     .flatten()
                     .map(|status| status.to_string());
                 let no_memory = ["out of memory", "cannot allocate memory"];
-                if lines.iter().any(|line| no_memory.iter().any(|sign| line.contains(sign))) {
+                if lines
+                    .iter()
+                    .any(|line| no_memory.iter().any(|sign| line.contains(sign)))
+                {
                     return Err(self.over_memory(what));
                 }
                 let message = match (lines.is_empty(), died) {

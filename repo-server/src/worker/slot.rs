@@ -307,7 +307,9 @@ mod tests {
             ..KustomizeBuild::default()
         });
         let _brought = slot.bring(&mut call, &[]).unwrap();
-        let Call::KustomizeBuild(call) = call else { panic!() };
+        let Call::KustomizeBuild(call) = call else {
+            panic!()
+        };
         let (tree, part) = call.remotes.values().next().unwrap().split_once("//").unwrap();
         assert!(Path::new(tree).join("base").is_dir());
         assert_eq!(part, "overlay");

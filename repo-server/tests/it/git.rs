@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_repo_server::Error;
+use argosy_repo_server::egress::Egress;
 use argosy_repo_server::git::{Access, Credentials, Git, Secret, Settings, TrustStore};
 use argosy_repo_server::http::Http;
 use argosy_repo_server::metrics::Metrics;
@@ -28,7 +29,7 @@ fn host_with(trust: TrustStore, timeout: Duration) -> Host {
         attempts: 1,
         submodules: true,
     };
-    let http = Arc::new(Http::new(trust, timeout));
+    let http = Arc::new(Http::new(trust, Egress::open(), timeout));
     let git = Git::new(
         dir.path().join("git"),
         dir.path().join("scratch"),

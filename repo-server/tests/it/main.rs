@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod charts;
+mod egress;
+mod fingerprint;
 mod git;
+mod jail;
 mod render;
 mod service;
 mod support;

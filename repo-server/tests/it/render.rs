@@ -30,6 +30,9 @@ impl Fixture {
         let mut args = local::defaults();
         args.render_worker = Some(render_worker());
         args.render_child = Some(env!("CARGO_BIN_EXE_argosy-render-child").into());
+        args.allow_inner_hosts = ["file://", "127.0.0.0/8", "localhost", "::1"]
+            .map(str::to_owned)
+            .to_vec();
         change(&mut args);
         let renderer = argosy_repo_server::renderer(&args, dir.path(), Metrics::default()).unwrap();
         Fixture {

@@ -31,6 +31,8 @@ impl Drop for Running {
 async fn running(disable_tls: bool) -> Running {
     let dir = tempfile::tempdir().unwrap();
     let mut args = local::defaults();
+    args.allow_inner_hosts = vec!["file://".into(), "127.0.0.1".into()];
+    args.render_child = Some(env!("CARGO_BIN_EXE_argosy-render-child").into());
     args.address = "127.0.0.1".parse().unwrap();
     args.port = 0;
     args.metrics_address = "127.0.0.1".parse().unwrap();
@@ -331,4 +333,41 @@ async fn metrics_carry_the_names_of_argo_cd() {
     ] {
         assert!(text.contains(name), "{name} is missing in {text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_the_caller_still_has_is_told_by_its_digest() {
+    let running = running(true).await;
+    let repo = Repo::with(&[("app/a.yaml", &config_map("a", "b")), ("other", "1")]);
+    let ask = |known: &str| ManifestRequest {
+        repo: Some(Repository {
+            repo: repo.url(),
+            ..Repository::default()
+        }),
+        app_name: "web".into(),
+        no_revision_cache: true,
+        application_source: Some(ApplicationSource {
+            path: "app".into(),
+            ..ApplicationSource::default()
+        }),
+        known_digest: known.into(),
+        ..ManifestRequest::default()
+    };
+    let first = running.client.generate_manifest(ask("")).await.unwrap();
+    assert!(!first.unchanged && first.manifests.len() == 1 && first.digest.len() == 64);
+    let commit = repo.commit(&[("other", "2")]);
+    let again = running
+        .client
+        .generate_manifest(ask(&first.digest))
+        .await
+        .unwrap();
+    assert!(again.unchanged && again.manifests.is_empty());
+    assert_eq!((again.revision, &again.digest), (commit, &first.digest));
+    repo.commit(&[("app/a.yaml", &config_map("a", "c"))]);
+    let changed = running
+        .client
+        .generate_manifest(ask(&first.digest))
+        .await
+        .unwrap();
+    assert!(!changed.unchanged && changed.manifests.len() == 1 && changed.digest != first.digest);
 }

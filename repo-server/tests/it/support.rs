@@ -141,7 +141,15 @@ impl Http {
         tls: Option<Arc<rustls::ServerConfig>>,
         handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
     ) -> Http {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Http::start_at("127.0.0.1:0", tls, handler).await
+    }
+
+    pub(crate) async fn start_at(
+        address: &str,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Http {
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let (log, handler) = (seen.clone(), Arc::new(handler));

@@ -138,6 +138,8 @@ impl Installation {
             "--metrics-address=127.0.0.1".to_owned(),
             format!("--metrics-port={metrics_port}"),
             format!("--cache-dir={}", self.options.dir.join("repo-server").display()),
+            // The repositories of tests and demonstrations are directories and servers of this machine.
+            "--allow-inner-hosts=file://,127.0.0.0/8,localhost".to_owned(),
         ];
         if let Some(worker) = &self.render_worker {
             args.push(format!("--render-worker={}", worker.display()));

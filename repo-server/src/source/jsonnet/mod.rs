@@ -93,6 +93,8 @@ impl Program {
 pub(crate) struct Imports {
     tree: Tree,
     served: usize,
+    /// Every path that was looked for, found or not.
+    reads: Vec<TreePath>,
 }
 
 impl Imports {
@@ -107,6 +109,7 @@ impl Imports {
         }
         for candidate in candidates {
             let path = TreePath::parse(candidate)?;
+            self.reads.push(path.clone());
             if let Some(node) = self.tree.lookup(&path)?
                 && !node.is_dir
             {
@@ -134,31 +137,40 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Evaluates a program whose imports come from `tree`.
+    /// Evaluates a program whose imports come from `tree`; gives the paths that it looked for as well.
     ///
     /// # Errors
     /// [`Error::Render`] with the program's own error, [`Error::Deadline`], [`Error::Limit`], [`Error::Worker`].
-    pub async fn evaluate(&self, program: Program, tree: Tree) -> Result<Value> {
+    pub async fn evaluate(&self, program: Program, tree: Tree) -> Result<(Value, Vec<TreePath>)> {
         let _permit = self.permits.acquire().await;
         let file = program.file.clone();
-        let mut imports = Imports { tree, served: 0 };
+        let mut imports = Imports {
+            tree,
+            served: 0,
+            reads: Vec::new(),
+        };
         let run = async {
             match &self.program {
-                Some(evaluator) => self.in_child(evaluator, &program, &mut imports).await,
+                Some(evaluator) => {
+                    let text = self.in_child(evaluator, &program, &mut imports).await?;
+                    Ok((text, imports.reads))
+                }
                 None => in_thread(program, imports).await,
             }
         };
-        let text = tokio::time::timeout(self.deadline, run)
-            .await
-            .map_err(|_| Error::Deadline {
-                what: format!("jsonnet {file}"),
-                after: self.deadline,
-            })??;
-        serde_json::from_str(&text).map_err(|e| Error::Manifest {
+        let (text, reads) =
+            tokio::time::timeout(self.deadline, run)
+                .await
+                .map_err(|_| Error::Deadline {
+                    what: format!("jsonnet {file}"),
+                    after: self.deadline,
+                })??;
+        let value = serde_json::from_str(&text).map_err(|e| Error::Manifest {
             file,
             line: None,
             message: e.to_string(),
-        })
+        })?;
+        Ok((value, reads))
     }
 
     async fn in_child(
@@ -257,7 +269,7 @@ async fn receive(from: &mut (impl tokio::io::AsyncRead + Unpin)) -> std::io::Res
 }
 
 /// Without an evaluator: a thread, which a runaway program keeps busy for ever. For a person's own files.
-async fn in_thread(program: Program, mut imports: Imports) -> Result<String> {
+async fn in_thread(program: Program, mut imports: Imports) -> Result<(String, Vec<TreePath>)> {
     let (tx, rx) = tokio::sync::oneshot::channel();
     std::thread::Builder::new()
         .name("jsonnet".into())
@@ -273,7 +285,7 @@ async fn in_thread(program: Program, mut imports: Imports) -> Result<String> {
                 }
             });
             let _ = tx.send(match (outcome, refused) {
-                (Ok(text), _) => Ok(text),
+                (Ok(text), _) => Ok((text, imports.reads)),
                 (Err(_), Some(error)) => Err(error),
                 (Err(message), None) => Err(Error::Render {
                     tool: "jsonnet",
