@@ -31,6 +31,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How objects are marked as belonging to an Application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +94,8 @@ pub struct Manifests {
     pub rendered: Arc<Rendered>,
     /// Commit or chart version.
     pub revision: String,
+    /// Whether a tool ran for this answer; otherwise it was found.
+    pub ran: bool,
 }
 
 /// Budgets and switches.
@@ -183,7 +186,11 @@ impl Renderer {
         } else if let Some(entry) = self.cache.get(&exact).await {
             self.metrics.cache("exact");
             return match entry {
-                Entry::Done(rendered) => Ok(Manifests { rendered, revision }),
+                Entry::Done(rendered) => Ok(Manifests {
+                    rendered,
+                    revision,
+                    ran: false,
+                }),
                 Entry::Failed(failure) => Err(failure.error),
             };
         }
@@ -192,6 +199,7 @@ impl Renderer {
             own: &located.tree,
             refs: &refs,
         };
+        let ran = AtomicBool::new(false);
         let rendered = self.cache.get_or_render(exact, async {
             if !request.no_cache
                 && let Some(rendered) = self.cache.by_content(&content, &inputs).await
@@ -200,11 +208,13 @@ impl Renderer {
                 return Ok(rendered);
             }
             self.metrics.cache("miss");
+            ran.store(true, Ordering::Relaxed);
             Box::pin(self.render(request, &located, &refs, content)).await
         });
         Ok(Manifests {
             rendered: rendered.await?,
             revision,
+            ran: ran.into_inner(),
         })
     }
 

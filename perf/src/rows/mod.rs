@@ -40,4 +40,6 @@ rows! {
     OneCluster = one_cluster;
     /// One comparison of desired and live: never seen, changed, unchanged.
     Diff = diff;
+    /// The commits of a repository, one after another, with an Application for each leaf: renders against the exact closure.
+    Monorepo = monorepo;
 }

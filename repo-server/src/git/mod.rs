@@ -390,6 +390,10 @@ impl Git {
                 }
                 other => {
                     if other.is_err() {
+                        // It may be back where it was, or elsewhere again: the next call looks.
+                        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+                        moved.remove(access.url.normal());
+                        drop(moved);
                         self.metrics.git_failed(access.url.normal(), request);
                     }
                     return other;
