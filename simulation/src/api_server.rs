@@ -321,10 +321,16 @@ impl ApiServer {
             user,
             now,
         };
-        match verb {
-            "get" | "list" | "watch" => read::read(self, &scope, verb, request),
-            _ => write::write(self, &scope, verb, request).map(Answer::Document),
+        let mut answer = match verb {
+            "get" | "list" | "watch" => read::read(self, &scope, verb, request)?,
+            _ => write::write(self, &scope, verb, request).map(Answer::Document)?,
+        };
+        if let (Some(text), Answer::Document(response)) = (&version.deprecated, &mut answer)
+            && let Ok(warning) = format!("299 - {text:?}").parse()
+        {
+            response.headers_mut().append(http::header::WARNING, warning);
         }
+        Ok(answer)
     }
 
     fn unknown(&self, place: &Place) -> Result<Answer, Refusal> {

@@ -150,6 +150,14 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
         return;
     }
     let is = type_word(value);
+    if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {
+        let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
+        causes.push(Cause {
+            reason: "FieldValueNotSupported",
+            field: path.to_owned(),
+            message: format!("Unsupported value: {value}: supported values: {}", allowed.join(", ")),
+        });
+    }
     if let Some(wanted) = schema["type"].as_str() {
         let fits = is == wanted
             || (wanted == "number" && is == "integer")
@@ -175,24 +183,8 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
         return;
     }
     let mut wrong = |reason: &'static str, text: String| {
-        causes.push(Cause {
-            reason,
-            field: path.to_owned(),
-            message: text,
-        });
+        causes.push(Cause { reason, field: path.to_owned(), message: text });
     };
-    if let Some(allowed) = schema["enum"].as_array()
-        && !allowed.contains(value)
-    {
-        let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
-        wrong(
-            "FieldValueNotSupported",
-            format!(
-                "Unsupported value: {value}: supported values: {}",
-                allowed.join(", ")
-            ),
-        );
-    }
     let invalid = |rule: String| format!("Invalid value: {value}: {path} in body should {rule}");
     if let Some(number) = value.as_f64() {
         if let Some(least) = schema["minimum"].as_f64().filter(|least| number < *least) {

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-pub(crate) use managed::{Author, Managers, apply, update};
-pub(crate) use typed::Node;
+pub(crate) use managed::{Author, Managers, apply, before_first_apply, update};
+pub(crate) use typed::{Node, undeclared};
 
 /// A set of fields, as a tree.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,12 +122,12 @@ impl FieldSet {
     }
 
     fn collect(&self, above: &str, paths: &mut Vec<String>) {
+        // First the members themselves, then what is below others: the order in which conflicts are named.
+        for (step, _) in self.0.iter().filter(|(_, part)| part.member) {
+            paths.push(format!("{above}{}", step_text(step)));
+        }
         for (step, part) in &self.0 {
-            let here = format!("{above}{}", step_text(step));
-            if part.member {
-                paths.push(here.clone());
-            }
-            part.below.collect(&here, paths);
+            part.below.collect(&format!("{above}{}", step_text(step)), paths);
         }
     }
 

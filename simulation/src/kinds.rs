@@ -26,7 +26,7 @@ pub(crate) fn default(kind: &ResourceType, object: &mut Value) {
 }
 
 /// Takes out of a new object what only the server may say, and sets what it says at creation.
-pub(crate) fn prepare_create(kind: &ResourceType, object: &mut Value) {
+pub(crate) fn prepare_create(kind: &ResourceType, object: &mut Value, now: &str) {
     if kind.custom {
         if kind.has_status() {
             meta::remove_field(object, &["status"]);
@@ -49,6 +49,7 @@ pub(crate) fn prepare_create(kind: &ResourceType, object: &mut Value) {
             meta::set_field(object, &["status", "phase"], "Pending");
             let class = pod::quality(object);
             meta::set_field(object, &["status", "qosClass"], class);
+            defaults::admit_pod(object);
         }
         ("", "PersistentVolumeClaim") => {
             meta::set_field(object, &["status", "phase"], "Pending");
@@ -56,6 +57,7 @@ pub(crate) fn prepare_create(kind: &ResourceType, object: &mut Value) {
         }
         ("", "PersistentVolume") => {
             meta::set_field(object, &["status", "phase"], "Pending");
+            meta::set_field(object, &["status", "lastPhaseTransitionTime"], now);
             protect(object, "kubernetes.io/pv-protection");
         }
         ("apps", "StatefulSet") => meta::set_field(object, &["status", "availableReplicas"], 0),
@@ -162,7 +164,7 @@ pub(crate) fn has_generation(kind: &ResourceType) -> bool {
     }
     matches!(
         id(kind),
-        ("", "Pod" | "ReplicationController")
+        ("", "Pod" | "PodTemplate" | "ReplicationController")
             | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
             | ("batch", "Job" | "CronJob")
             | ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy")

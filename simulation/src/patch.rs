@@ -143,6 +143,11 @@ fn merge_list(
     schema: Option<Schema<'_>>,
 ) -> Result<Vec<Value>, Refusal> {
     let key = schema.and_then(Schema::patch_merge_key);
+    if let Some(order) = order {
+        follows_order(patch, order, key)?;
+    }
+    // Without an order the items of the patch have that of the patch.
+    let order = order.map_or(patch, Vec::as_slice);
     let mut merged = present.to_vec();
     let Some(key) = key else {
         for value in patch {
@@ -150,10 +155,7 @@ fn merge_list(
                 merged.push(value.clone());
             }
         }
-        return Ok(match order {
-            Some(order) => in_order(merged, present, order, None),
-            None => merged,
-        });
+        return Ok(in_order(merged, present, order, None));
     };
     if patch.iter().any(|item| item[DIRECTIVE] == "replace") {
         return Ok(patch
@@ -170,8 +172,9 @@ fn merge_list(
             ));
         };
         let Some(id) = fields.get(key) else {
-            return Err(Refusal::bad_request(format!(
-                "map: {item} does not contain declared merge key: {key}"
+            return Err(Refusal::internal(format!(
+                "map: {} does not contain declared merge key: {key}",
+                go_text(item)
             )));
         };
         let at = merged.iter().position(|present| present.get(key) == Some(id));
@@ -190,10 +193,36 @@ fn merge_list(
             None => merged.push(result),
         }
     }
-    Ok(match order {
-        Some(order) => in_order(merged, present, order, Some(key)),
-        None => merged,
-    })
+    Ok(in_order(merged, present, order, Some(key)))
+}
+
+/// Every item of the patch must be in the order, at its place.
+fn follows_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Refusal> {
+    let id = |item: &Value| key.map_or_else(|| item.clone(), |key| item[key].clone());
+    let mut rest = order.iter();
+    if patch.iter().all(|item| rest.any(|place| id(place) == id(item))) {
+        return Ok(());
+    }
+    let list = |items: &[Value]| items.iter().map(go_text).collect::<Vec<_>>().join(" ");
+    Err(Refusal::internal(format!(
+        "The order in patch list:\n[{}]\n doesn't match $setElementOrder list:\n[{}]\n",
+        list(patch),
+        list(order)
+    )))
+}
+
+/// A value as a Go program prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields.iter().map(|(name, field)| format!("{name}:{}", go_text(field))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::String(text) => text.clone(),
+        Value::Null => "<nil>".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 /// Puts the items that `order` names in that order; others keep their place relative to what stood beside them.

@@ -1,7 +1,8 @@
 //! Reading: one object, a list, a page of a list, the beginning of a watch.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -146,6 +147,9 @@ fn too_new(server: &ApiServer, query: &Query) -> Result<Option<Refusal>, Refusal
         .map(|asked| Refusal::too_large_version(asked, current)))
 }
 
+/// As lenient about the last bits as Go's decoder.
+const TOKEN: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
 /// Where a page begins.
 struct Cursor {
     version: u64,
@@ -155,7 +159,7 @@ struct Cursor {
 impl Cursor {
     fn encode(&self) -> String {
         let token = json!({"v": "meta.k8s.io/v1", "rv": self.version, "start": format!("{}\0", self.after)});
-        URL_SAFE_NO_PAD.encode(token.to_string())
+        TOKEN.encode(token.to_string())
     }
 
     fn decode(token: &str) -> Result<Self, Refusal> {
@@ -164,7 +168,7 @@ impl Cursor {
                 "invalid continue token: continue key is not valid: {why}"
             ))
         };
-        let json = URL_SAFE_NO_PAD
+        let json = TOKEN
             .decode(token.trim_end_matches('='))
             .map_err(|error| wrong(&error.to_string()))?;
         let first = json.first().copied().map(char::from).unwrap_or(' ');

@@ -94,6 +94,11 @@ impl Refusal {
         Self::new(400, "BadRequest", message)
     }
 
+    /// What a server says when it gives an error of its own no name.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
     pub(crate) fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
@@ -165,7 +170,7 @@ impl Refusal {
     }
 
     pub(crate) fn unsupported_media_type(message: impl Into<String>) -> Self {
-        Self::new(415, "UnsupportedMediaType", message).with_details(json!({}))
+        Self::new(415, "UnsupportedMediaType", message)
     }
 
     pub(crate) fn invalid(kind: &ResourceType, name: &str, causes: &[Cause]) -> Self {
@@ -290,8 +295,11 @@ impl Refusal {
     pub fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
         if let Some(details) = &self.details {
             status["details"] = details.clone();
         }

@@ -227,7 +227,10 @@ impl Registry {
     }
 
     /// Serves what a CustomResourceDefinition defines (anew).
-    pub(crate) fn define(&mut self, definition: Value) {
+    pub(crate) fn define(&mut self, mut definition: Value) {
+        // Stored objects leave out what their kind says.
+        definition["apiVersion"] = "apiextensions.k8s.io/v1".into();
+        definition["kind"] = "CustomResourceDefinition".into();
         let name = meta::name(&definition).to_owned();
         self.forget(&name);
         let custom = custom(&definition);
@@ -292,6 +295,9 @@ pub(crate) fn version_rank(version: &str) -> (u8, std::cmp::Reverse<u32>, std::c
     }
 }
 
+/// What a server says whenever somebody uses these.
+const ENDPOINTS: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+
 /// The kinds of one `APIGroupDiscovery`.
 fn builtin_group(group: &Value) -> Vec<ResourceType> {
     let name = meta::name(group);
@@ -325,7 +331,7 @@ fn builtin_group(group: &Value) -> Vec<ResourceType> {
                 schema: Value::Null,
                 columns: Vec::new(),
                 scale: None,
-                deprecated: None,
+                deprecated: (name.is_empty() && entry.kind == "Endpoints").then(|| ENDPOINTS.to_owned()),
             });
         }
     }

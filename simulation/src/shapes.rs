@@ -183,7 +183,11 @@ fn descend(value: &mut Value, of: &Of, at: (&str, &str), reading: &mut Reading) 
                 if one.is_null() && matches!(**item, Of::Text) {
                     *one = json!("");
                 }
-                descend(one, item, (owner, &format!("{path}.{name}")), reading);
+                // A wrong value of a map is reported at the map.
+                match **item {
+                    Of::Struct(_) => descend(one, item, (owner, &format!("{path}.{name}")), reading),
+                    _ => descend(one, item, (owner, path), reading),
+                }
             }
         }
         (Of::Quantity, Value::String(_) | Value::Number(_)) => {
@@ -307,6 +311,12 @@ const POINTERS: [&str; 52] = [
     "active",
 ];
 
+/// Fields that are written even when they are empty, though the schema does not say so.
+const ALWAYS_WRITTEN: [(&str, &str); 4] = [
+    ("Role", "rules"),
+    ("ClusterRole", "rules"),
+    ("CustomResourceDefinitionStatus", "conditions"), ("HorizontalPodAutoscalerStatus", "currentMetrics")];
+
 /// Whether a Go encoder leaves the field out.
 fn is_left_out(name: &str, value: &Value, of: &Of) -> bool {
     match (of, value) {
@@ -338,9 +348,12 @@ fn load() -> Shapes {
             shapes.kinds.insert(gvk, name.clone());
         }
         if let Some(properties) = schema["properties"].as_object() {
-            let required = |field: &str| {
+            let short = name.rsplit('.').next().unwrap_or_default().to_owned();
+            let required = |field: &str, of_field: &Value| {
                 let required = schema["required"].as_array();
-                required.is_some_and(|required| required.iter().any(|name| name == field))
+                let zero = [json!(0), json!(""), json!(false)].contains(&of_field["default"]);
+                zero || ALWAYS_WRITTEN.contains(&(short.as_str(), field))
+                    || required.is_some_and(|required| required.iter().any(|name| name == field))
             };
             let fields = properties.iter().map(|(field, schema)| {
                 let of = of(schema, schemas);
@@ -349,16 +362,14 @@ fn load() -> Shapes {
                     field.clone(),
                     Field {
                         of,
-                        required: required(field),
+                        required: required(field, schema),
                         embedded,
                     },
                 )
             });
-            let short = name.rsplit('.').next().unwrap_or_default().to_owned();
             shapes.structs.insert(
                 name.clone(),
-                Struct {
-                    name: short,
+                Struct { name: short.clone(),
                     fields: fields.collect(),
                 },
             );

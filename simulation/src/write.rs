@@ -76,12 +76,16 @@ impl<'a> Writing<'a> {
     fn answer(&self, entry: &Entry, code: StatusCode) -> Response<Bytes> {
         let scope = self.scope;
         let mut response = read::one(scope.kind, &scope.place.version, entry, self.form, scope, code);
+        self.warn(&mut response);
+        response
+    }
+
+    fn warn(&self, response: &mut Response<Bytes>) {
         for warning in &self.warnings {
             if let Ok(value) = format!("299 - {warning:?}").parse() {
                 response.headers_mut().append(http::header::WARNING, value);
             }
         }
-        response
     }
 }
 
@@ -92,18 +96,36 @@ pub(crate) fn write(
     request: &Request,
 ) -> Result<Response<Bytes>, Refusal> {
     let mut writing = Writing::of(scope, request)?;
+    match act(server, &mut writing, verb, request) {
+        // What was warned of is said beside a refusal too.
+        Err(refusal) if !writing.warnings.is_empty() => {
+            let mut response = crate::api_server::refused(&refusal);
+            writing.warn(&mut response);
+            Ok(response)
+        }
+        answer => answer,
+    }
+}
+
+fn act(
+    server: &mut ApiServer,
+    writing: &mut Writing<'_>,
+    verb: &str,
+    request: &Request,
+) -> Result<Response<Bytes>, Refusal> {
+    let scope = writing.scope;
     match verb {
         "create" if review::is_one(scope) => review::answer(server, scope, request),
-        "create" if !scope.place.subresource.is_empty() => create::on_subresource(server, &writing, request),
+        "create" if !scope.place.subresource.is_empty() => create::on_subresource(server, writing, request),
         "create" => {
             let object = body::document(scope, request)?;
-            let entry = create::create(server, &mut writing, object, None)?;
+            let entry = create::create(server, writing, object, None)?;
             Ok(writing.answer(&entry, StatusCode::CREATED))
         }
-        "update" => update::replace(server, &mut writing, request),
-        "patch" => update::patch(server, &mut writing, request),
-        "delete" => delete::one(server, &writing, request),
-        _ => delete::many(server, &writing, request),
+        "update" => update::replace(server, writing, request),
+        "patch" => update::patch(server, writing, request),
+        "delete" => delete::one(server, writing, request),
+        _ => delete::many(server, writing, request),
     }
 }
 

@@ -76,6 +76,10 @@ impl Managers {
         self
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn write_to(self, object: &mut Value) {
         let managers = self.sorted().0;
         if managers.is_empty() {
@@ -117,10 +121,12 @@ impl Manager {
             "manager": self.name,
             "operation": if self.applies { "Apply" } else { "Update" },
             "apiVersion": self.api_version,
-            "time": self.time,
             "fieldsType": "FieldsV1",
             "fieldsV1": self.fields.to_json(),
         });
+        if !self.time.is_empty() {
+            entry["time"] = self.time.as_str().into();
+        }
         if !self.subresource.is_empty() {
             entry["subresource"] = self.subresource.as_str().into();
         }
@@ -172,6 +178,12 @@ pub(crate) fn update(
     managers
 }
 
+/// The managers of an object that nobody owned until now: whoever wrote it before is one of them.
+pub(crate) fn before_first_apply(live: &Value, empty: &Value, author: &Author<'_>, node: Node<'_>) -> Managers {
+    let author = Author { manager: "before-first-apply", subresource: "", ..author.clone() };
+    update(empty, live, Managers::default(), &author, &[], node)
+}
+
 /// Server-side apply of `config` to `live`: the new object and its managers.
 pub(crate) fn apply(
     live: &Value,
@@ -184,8 +196,8 @@ pub(crate) fn apply(
 ) -> Result<(Value, Managers), Refusal> {
     let (live, config) = (bare(live), bare(config));
     let merged = merge(&live, &config, node);
-    let mut owned = stated(&config, node);
-    strip(&mut owned, reset);
+    // Its own name is the manager's too, until everything has been pruned: so what holds it stays.
+    let owned = stated(&config, node);
 
     let before = managers.clone();
     let mut managers = managers;
@@ -205,6 +217,9 @@ pub(crate) fn apply(
     }
 
     let merged = prune(&merged, &last, &managers, node);
+    for manager in managers.0.iter_mut().filter(|manager| manager.is(author, true)) {
+        strip(&mut manager.fields, reset);
+    }
     let changes = compare(&live, &merged, node);
     let touched = changes.added.union(&changes.modified);
     let others = |manager: &&Manager| !manager.is(author, true);
@@ -222,9 +237,14 @@ pub(crate) fn apply(
     for manager in managers.0.iter_mut().filter(|manager| !manager.is(author, true)) {
         manager.fields = manager.fields.difference(&lost);
     }
-    // An apply that changes nothing leaves its time as it was.
-    if changes.is_empty() && before.same_but_times(&managers) {
-        return Ok((merged, before));
+    // An apply that changes nothing leaves all as it was; one that changes only what is owned has no time.
+    if changes.is_empty() {
+        if before.same_but_times(&managers) {
+            return Ok((merged, before));
+        }
+        for manager in managers.0.iter_mut().filter(|manager| manager.is(author, true)) {
+            manager.time.clear();
+        }
     }
     Ok((merged, managers))
 }
@@ -265,41 +285,39 @@ fn spare(gone: &FieldSet, owned: &FieldSet) -> FieldSet {
 }
 
 fn refuse(conflicts: &[(&Manager, FieldSet)]) -> Refusal {
-    let mut causes = Vec::new();
-    let mut texts = Vec::new();
     let mut sorted: Vec<_> = conflicts.iter().collect();
     sorted.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    let mut causes = Vec::new();
+    let mut texts = Vec::new();
     for (manager, set) in sorted {
         let subresource = if manager.subresource.is_empty() {
             String::new()
         } else {
             format!(" with subresource {:?}", manager.subresource)
         };
-        let with = format!(
-            "with {:?}{subresource} using {}",
-            manager.name, manager.api_version
-        );
+        // Who applies is one manager, whatever the version.
+        let using = if manager.applies { String::new() } else { format!(" using {}", manager.api_version) };
+        let with = format!("with {:?}{subresource}{using}", manager.name);
         let paths = set.paths();
         causes.extend(paths.iter().map(|path| Cause {
             reason: "FieldManagerConflict",
             field: path.clone(),
             message: format!("conflict {with}"),
         }));
-        texts.push(match paths.as_slice() {
-            [one] => format!("conflict {with}: {one}"),
-            many => format!("conflicts {with}:\n- {}", many.join("\n- ")),
-        });
+        texts.push(format!("conflicts {with}:\n- {}", paths.join("\n- ")));
     }
-    let message = match causes.len() {
-        1 => format!("Apply failed with 1 conflict: {}", texts.join("\n")),
-        count => format!("Apply failed with {count} conflicts: {}", texts.join("\n")),
+    let message = match causes.as_slice() {
+        [one] => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
+        many => format!("Apply failed with {} conflicts: {}", many.len(), texts.join("\n")),
     };
     Refusal::apply_conflict(&causes, message)
 }
 
-/// Without `managedFields`, which is nobody's field.
+/// Without what is nobody's field: `managedFields`, and what says the kind, which stored objects do not carry.
 fn bare(object: &Value) -> Value {
     let mut object = object.clone();
-    meta::remove_field(&mut object, &["metadata", "managedFields"]);
+    for path in [&["metadata", "managedFields"][..], &["apiVersion"], &["kind"]] {
+        meta::remove_field(&mut object, path);
+    }
     object
 }

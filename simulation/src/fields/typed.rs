@@ -166,6 +166,36 @@ fn state(value: &Value, node: Node<'_>, path: &mut Vec<String>, set: &mut FieldS
     }
 }
 
+/// Fields that the schema does not declare, as texts name them.
+pub(crate) fn undeclared(value: &Value, node: Node<'_>) -> Vec<String> {
+    let mut paths = Vec::new();
+    look_for_undeclared(value, node, "", &mut paths);
+    paths
+}
+
+fn look_for_undeclared(value: &Value, node: Node<'_>, path: &str, paths: &mut Vec<String>) {
+    let Node::Known(schema) = node else { return };
+    match value {
+        Value::Object(fields) => {
+            let open = schema.preserve_unknown() || node.is_blank();
+            for (name, field) in fields {
+                let here = format!("{path}.{name}");
+                match schema.child(name) {
+                    Some(child) => look_for_undeclared(field, Node::Known(child), &here, paths),
+                    None if open || (path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind" | "metadata")) => {}
+                    None => paths.push(here),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                look_for_undeclared(item, node.item(), &format!("{path}[{index}]"), paths);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// The fields in which `to` differs from `from`.
 pub(super) fn compare(from: &Value, to: &Value, node: Node<'_>) -> Changes {
     let mut changes = Changes::default();

@@ -640,11 +640,13 @@ impl Maker<'_> {
 
     fn stateful_set(&self) -> Value {
         let revision = format!("{}-{}", self.name(Slot::StatefulSet), self.hash(8));
+        let mut template = self.template(1);
+        template["metadata"]["labels"]["app.kubernetes.io/name"] = self.name(Slot::StatefulSet).into();
         json!({
             "metadata": {"generation": 1},
             "spec": {
                 "replicas": 1, "selector": {"matchLabels": {"app.kubernetes.io/name": self.name(Slot::StatefulSet)}},
-                "template": self.template(1), "serviceName": self.app(), "podManagementPolicy": "OrderedReady",
+                "template": template, "serviceName": self.app(), "podManagementPolicy": "OrderedReady",
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}, "revisionHistoryLimit": 10,
                 "volumeClaimTemplates": [{"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": {"name": "data"},
                     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "8Gi"}}, "volumeMode": "Filesystem"},

@@ -8,9 +8,10 @@ use crate::registry::ResourceType;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Sets `value` where nothing is stated.
+/// Sets `value` where nothing is stated, which for a text is the same as an empty one.
 fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) {
-    if meta::field(object, path).is_none() {
+    let empty = meta::field(object, path).is_none_or(|known| known.as_str().is_some_and(str::is_empty));
+    if empty {
         meta::set_field(object, path, value);
     }
 }
@@ -27,7 +28,9 @@ pub(super) fn fill(kind: &ResourceType, object: &mut Value) {
         ("", "Pod") => {
             set(object, &["spec", "enableServiceLinks"], true);
             pod_spec(object, &["spec"]);
-            admit_pod(object);
+            for field in ["containers", "initContainers"] {
+                each(object, &["spec", field], request_limits);
+            }
         }
         ("", "PodTemplate") => of_pod_template(object, &["template"]),
         ("", "Namespace") => {
@@ -109,7 +112,13 @@ pub(super) fn fill(kind: &ResourceType, object: &mut Value) {
             );
             of_pod_template(object, &["spec", "template"]);
         }
-        ("batch", "Job") => job_spec(object, &["spec"]),
+        ("batch", "Job") => {
+            // A Job without labels of its own has those of its Pods.
+            if let Some(labels) = meta::field(object, &["spec", "template", "metadata", "labels"]).cloned() {
+                set(object, &["metadata", "labels"], labels);
+            }
+            job_spec(object, &["spec"]);
+        }
         ("batch", "CronJob") => {
             set(object, &["spec", "concurrencyPolicy"], "Allow");
             set(object, &["spec", "suspend"], false);
@@ -176,7 +185,7 @@ fn of_pod_template(object: &mut Value, path: &[&str]) {
 }
 
 /// What admission adds to a Pod itself, and not to templates.
-fn admit_pod(pod: &mut Value) {
+pub(super) fn admit_pod(pod: &mut Value) {
     set(pod, &["spec", "priority"], 0);
     set(pod, &["spec", "preemptionPolicy"], "PreemptLowerPriority");
     if let Some(account) = meta::str_field(pod, &["spec", "serviceAccountName"]).map(str::to_owned) {
@@ -256,14 +265,13 @@ fn container(container: &mut Value, host_network: bool) {
             http_get(hook);
         }
     }
-    // Who states only a limit asks for as much.
-    if let Some(limits) = meta::field(container, &["resources", "limits"])
-        .and_then(Value::as_object)
-        .cloned()
-    {
-        for (resource, limit) in limits {
-            set(container, &["resources", "requests", resource.as_str()], limit);
-        }
+}
+
+/// Who states only a limit asks for as much; in a Pod, not in a template.
+fn request_limits(container: &mut Value) {
+    let limits = meta::field(container, &["resources", "limits"]).and_then(Value::as_object);
+    for (resource, limit) in limits.cloned().unwrap_or_default() {
+        set(container, &["resources", "requests", resource.as_str()], limit);
     }
 }
 

@@ -112,10 +112,9 @@ fn name(kind: &ResourceType, object: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn common(kind: &ResourceType, version: &str, object: &Value, causes: &mut Vec<Cause>) {
-    for (key, value) in object["metadata"]["labels"].as_object().into_iter().flatten() {
+    for (_, value) in object["metadata"]["labels"].as_object().into_iter().flatten() {
         let text = value.as_str().unwrap_or_default();
         if text.len() > 63 || !LABEL_VALUE.is_match(text) {
-            let _ = key;
             causes.push(Cause::invalid("metadata.labels", value, LABEL_VALUE_TEXT));
         }
     }
@@ -140,6 +139,7 @@ fn common(kind: &ResourceType, version: &str, object: &Value, causes: &mut Vec<C
         ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => workload(object, causes),
         ("batch", "Job") => pod_spec(object, &["spec", "template", "spec"], causes),
         ("", "Pod") => pod_spec(object, &["spec"], causes),
+        ("", "PodTemplate") => pod_spec(object, &["template", "spec"], causes),
         ("", "Service") => service(object, causes),
         _ => {}
     }
@@ -187,6 +187,9 @@ fn pod_spec(object: &Value, path: &[&str], causes: &mut Vec<Cause>) {
         } else if !LABEL.is_match(name) {
             causes.push(Cause::invalid(format!("{at}.name"), &name.into(), LABEL_TEXT));
         }
+        if container["image"].as_str().is_none_or(str::is_empty) {
+            causes.push(Cause::required(format!("{at}.image"), ""));
+        }
         if containers[..index]
             .iter()
             .any(|other| other["name"] == container["name"])
@@ -198,9 +201,6 @@ fn pod_spec(object: &Value, path: &[&str], causes: &mut Vec<Cause>) {
                 message: format!("Duplicate value: {name:?}"),
             });
         }
-        if container["image"].as_str().is_none_or(str::is_empty) {
-            causes.push(Cause::required(format!("{at}.image"), ""));
-        }
     }
 }
 
@@ -211,13 +211,15 @@ fn service(object: &Value, causes: &mut Vec<Cause>) {
         causes.push(Cause::required("spec.ports", ""));
     }
     for (index, port) in ports.iter().enumerate() {
-        let number = port["port"].as_i64().unwrap_or_default();
-        if !(1..=65535).contains(&number) {
-            causes.push(Cause::invalid(
-                format!("spec.ports[{index}].port"),
-                &port["port"],
-                "must be between 1 and 65535, inclusive",
-            ));
+        for field in ["port", "targetPort"] {
+            let number = match &port[field] {
+                Value::String(_) => continue,
+                number => number.as_i64().unwrap_or_default(),
+            };
+            if !(1..=65535).contains(&number) {
+                let text = "must be between 1 and 65535, inclusive";
+                causes.push(Cause::invalid(format!("spec.ports[{index}].{field}"), &number.into(), text));
+            }
         }
         if ports.len() > 1 && port["name"].as_str().is_none_or(str::is_empty) {
             causes.push(Cause::required(format!("spec.ports[{index}].name"), ""));

@@ -10,7 +10,7 @@ use crate::api_server::{ApiServer, key};
 use crate::fields::{self, Author, Managers};
 use crate::kinds::{self, validation};
 use crate::refusal::{Cause, Refusal};
-use crate::registry::GroupResource;
+use crate::registry::{GroupResource, ResourceType};
 use crate::request::Request;
 use crate::shapes;
 use crate::store::Entry;
@@ -29,9 +29,7 @@ pub(super) fn create(
     let mut object = body::normalise(writing, object)?;
     place_in_namespace(server, writing, &mut object)?;
     if !meta::resource_version(&object).is_empty() {
-        return Err(Refusal::bad_request(
-            "resourceVersion should not be set on objects to be created",
-        ));
+        return Err(Refusal::internal("resourceVersion should not be set on objects to be created"));
     }
     let managers = Managers::of(&object);
     for field in [
@@ -46,11 +44,11 @@ pub(super) fn create(
     }
     meta::remove_field(&mut object, &["metadata", "creationTimestamp"]);
     kinds::default(scope.kind, &mut object);
-    kinds::prepare_create(scope.kind, &mut object);
     match applied {
         Some(applied) => applied.write_to(&mut object),
         None => own(server, writing, &mut object, managers),
     }
+    kinds::prepare_create(scope.kind, &mut object, &scope.stamp());
     name(server, writing, &mut object)?;
     meta::set_field(&mut object, &["metadata", "uid"], server.uid());
     meta::set_field(&mut object, &["metadata", "creationTimestamp"], scope.stamp());
@@ -64,13 +62,6 @@ pub(super) fn create(
     let key = key(&scope.place.namespace, &name);
     if server.store.get(&scope.resource(), &key).is_some() {
         return Err(Refusal::already_exists(scope.kind, &name));
-    }
-    if let Some(deprecated) = scope
-        .kind
-        .version(&scope.place.version)
-        .and_then(|version| version.deprecated.clone())
-    {
-        writing.warnings.push(deprecated);
     }
     Ok(commit(server, writing, key, object))
 }
@@ -107,11 +98,16 @@ fn place_in_namespace(server: &ApiServer, writing: &Writing<'_>, object: &mut Va
     Ok(())
 }
 
+/// What a typed server starts from: the empty struct of the kind.
+pub(super) fn empty(kind: &ResourceType) -> Value {
+    let shape = shapes::kind(&kind.gvk(&kind.storage)).filter(|_| !kind.custom);
+    shape.map_or_else(|| json!({"metadata": {}}), shapes::Struct::empty)
+}
+
 /// Records who owns the fields of a new object.
 fn own(server: &ApiServer, writing: &Writing<'_>, object: &mut Value, managers: Managers) {
     let scope = writing.scope;
-    let empty = shapes::kind(&scope.kind.gvk(&scope.kind.storage)).filter(|_| !scope.kind.custom);
-    let empty = empty.map_or_else(|| json!({"metadata": {}}), shapes::Struct::empty);
+    let empty = empty(scope.kind);
     let author = Author {
         manager: &writing.manager,
         api_version: &scope.kind.api_version(&scope.place.version),

@@ -81,7 +81,9 @@ pub(super) fn patch(
             | "application/merge-patch+json"
             | "application/strategic-merge-patch+json"
     ) {
-        return Err(Refusal::unsupported_media_type("415: Unsupported Media Type"));
+        let mut refusal = Refusal::unsupported_media_type("415: Unsupported Media Type");
+        refusal.details = Some(json!({}));
+        return Err(refusal);
     }
     let current = server
         .store
@@ -155,7 +157,8 @@ fn apply(
     }
     for field in ["apiVersion", "kind"] {
         if config[field].as_str().is_none_or(str::is_empty) {
-            return Err(Refusal::bad_request("invalid object type: /, Kind="));
+            let kind = meta::kind(&config);
+            return Err(Refusal::bad_request(format!("invalid object type: /, Kind={kind}")));
         }
     }
     body::check_kind(scope, &mut config)?;
@@ -175,24 +178,38 @@ fn apply(
         return Err(scope.not_found());
     }
     let wanted_version = meta::resource_version(&config).to_owned();
-    let live = match &current {
-        Some(entry) => entry.content.value(),
-        None if scope.kind.custom => json!({"metadata": {}}),
-        // What a typed server starts from: the empty struct.
-        None => {
-            if !wanted_version.is_empty() {
-                return Err(Refusal::conflict(scope.kind, &scope.place.name, MODIFIED));
-            }
-            let shape = crate::shapes::kind(&scope.kind.gvk(&scope.kind.storage));
-            shape.map_or_else(|| json!({"metadata": {}}), crate::shapes::Struct::empty)
-        }
-    };
+    if current.is_none() && !scope.kind.custom && !wanted_version.is_empty() {
+        return Err(Refusal::conflict(scope.kind, &scope.place.name, MODIFIED));
+    }
+    let empty = create::empty(scope.kind);
+    let live = current.as_ref().map_or_else(|| empty.clone(), |entry| entry.content.value());
     let author = author(writing);
     let reset: &[&str] = match scope.place.subresource.as_str() {
         "" if scope.kind.has_status() => &["f:status"],
         _ => &[],
     };
-    let managers = Managers::of(&live);
+    let undeclared = with_node(server, scope, |node| fields::undeclared(&config, node));
+    if !undeclared.is_empty() {
+        let each: Vec<String> =
+            undeclared.iter().map(|path| format!("{path}: field not declared in schema")).collect();
+        let text = match each.as_slice() {
+            [one] => one.clone(),
+            many => format!("errors:\n  {}", many.join("\n  ")),
+        };
+        return Err(Refusal::internal(format!(
+            "failed to create typed patch object ({}/{}; {}, Kind={}): {text}",
+            meta::namespace(&config),
+            scope.place.name,
+            meta::api_version(&config),
+            meta::kind(&config)
+        )));
+    }
+    let mut managers = Managers::of(&live);
+    if managers.is_empty() && current.is_some() {
+        managers = with_node(server, scope, |node| {
+            fields::before_first_apply(&live, &empty, &author.as_author(), node)
+        });
+    }
     let force = writing.force;
     let (merged, managers) = with_node(server, scope, |node| {
         fields::apply(&live, &config, managers, &author.as_author(), reset, force, node)
@@ -296,6 +313,11 @@ fn change(
 fn preconditions(writing: &Writing<'_>, old: &Value, new: &Value) -> Result<(), Refusal> {
     let scope = writing.scope;
     let version = meta::resource_version(new);
+    if version.is_empty() && scope.kind.custom {
+        let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+        let (group, plural) = (&scope.kind.group, &scope.kind.plural);
+        return Err(Refusal::invalid_as(group, plural, &scope.place.name, &[cause]));
+    }
     if !version.is_empty() && version != meta::resource_version(old) {
         return Err(Refusal::conflict(scope.kind, &scope.place.name, MODIFIED));
     }
@@ -345,6 +367,8 @@ fn own(server: &ApiServer, writing: &Writing<'_>, old: &Value, new: &mut Value) 
             return;
         }
         Some(_) => Managers::of(new),
+        // Whose fields nobody owns stays so until somebody applies it.
+        None if Managers::of(old).is_empty() => return,
         None => Managers::of(old),
     };
     with_node(server, writing.scope, |node| {

@@ -119,6 +119,12 @@ fn scrub(value: &mut Value, name: &str) {
             for (name, field) in fields.iter_mut() {
                 scrub(field, name);
             }
+            // Managers are sorted by time, causes come in the order of Go's maps.
+            for name in ["causes", "managedFields"] {
+                if let Some(Value::Array(entries)) = fields.get_mut(name) {
+                    entries.sort_by_key(ToString::to_string);
+                }
+            }
         }
         Value::Array(items) => items.iter_mut().for_each(|item| scrub(item, name)),
         Value::String(text) => match name {
@@ -135,7 +141,7 @@ fn scrub(value: &mut Value, name: &str) {
                 }
             }
             "clusterIP" | "clusterIPs" if text != "None" => *value = "<address>".into(),
-            "message" | "reason" => *text = scrub_text(text),
+            "message" | "reason" => *text = in_one_order(&scrub_text(text)),
             _ if is_uid(text) => *value = "<uid>".into(),
             _ => {}
         },
@@ -149,8 +155,8 @@ fn is_uid(text: &str) -> bool {
 }
 
 fn scrub_text(text: &str) -> String {
-    let words = text.split_inclusive([' ', '(', ')', ',']).map(|word| {
-        let bare = word.trim_end_matches([' ', '(', ')', ',', '.']);
+    let words = text.split_inclusive([' ', '(', ')', ',', ']']).map(|word| {
+        let bare = word.trim_end_matches([' ', '(', ')', ',', '.', ']']);
         if is_uid(bare) || (bare.len() > 1 && bare.bytes().all(|byte| byte.is_ascii_digit())) {
             word.replace(bare, "<n>")
         } else {
@@ -158,6 +164,18 @@ fn scrub_text(text: &str) -> String {
         }
     });
     words.collect()
+}
+
+/// What is wrong with a custom resource comes in the order of Go's maps, that is in none.
+fn in_one_order(text: &str) -> String {
+    match text.split_once(": [").and_then(|(head, rest)| Some((head, rest.strip_suffix(']')?))) {
+        Some((head, list)) => {
+            let mut items: Vec<&str> = list.split(", ").collect();
+            items.sort_unstable();
+            format!("{head}: [{}]", items.join(", "))
+        }
+        None => text.to_owned(),
+    }
 }
 
 fn lines_that_differ(expected: &Reply, got: &Reply) -> String {
@@ -179,8 +197,10 @@ fn lines_that_differ(expected: &Reply, got: &Reply) -> String {
     };
     let mut text = only(&expected, &got, "real     ") + &only(&got, &expected, "simulated");
     if text.is_empty() {
-        text = "  the same lines in another order or number\n".to_owned();
-        text += &format!("  real {}\n  simulated {}\n", expected.join(" "), got.join(" "));
+        text = "  the same lines in another order or number, from here on\n".to_owned();
+        let at = expected.iter().zip(&got).take_while(|(expected, got)| expected == got).count();
+        let show = |lines: &[&str]| lines.iter().skip(at.saturating_sub(6)).take(14).map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+        text += &format!("  real {}\n  simulated {}\n", show(&expected), show(&got));
     }
     text
 }

@@ -120,8 +120,14 @@ fn pod_spec(random: &mut fastrand::Rng) -> Value {
             container["env"] =
                 json!([{"name": one_of(random, &["E", "F"]), "value": one_of(random, &["1", "2"])}]);
         }
+        // The server warns of two containers with one port.
+        let port = match name {
+            "main" => 80,
+            "side" => 81,
+            _ => 82,
+        };
         if random.u8(..3) == 0 {
-            container["ports"] = json!([{"containerPort": 80 + i32::from(random.u8(..2))}]);
+            container["ports"] = json!([{"containerPort": port}]);
         }
         if random.u8(..3) == 0 {
             container["resources"] = json!({"limits": {"cpu": one_of(random, &["1", "500m"])}});
