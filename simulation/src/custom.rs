@@ -150,12 +150,18 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
         return;
     }
     let is = type_word(value);
-    if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {
+    if let Some(allowed) = schema["enum"]
+        .as_array()
+        .filter(|allowed| !allowed.contains(value))
+    {
         let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
         causes.push(Cause {
             reason: "FieldValueNotSupported",
             field: path.to_owned(),
-            message: format!("Unsupported value: {value}: supported values: {}", allowed.join(", ")),
+            message: format!(
+                "Unsupported value: {value}: supported values: {}",
+                allowed.join(", ")
+            ),
         });
     }
     if let Some(wanted) = schema["type"].as_str() {
@@ -183,7 +189,11 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
         return;
     }
     let mut wrong = |reason: &'static str, text: String| {
-        causes.push(Cause { reason, field: path.to_owned(), message: text });
+        causes.push(Cause {
+            reason,
+            field: path.to_owned(),
+            message: text,
+        });
     };
     let invalid = |rule: String| format!("Invalid value: {value}: {path} in body should {rule}");
     if let Some(number) = value.as_f64() {
@@ -253,9 +263,8 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
             .flatten()
             .filter_map(Value::as_str)
         {
-            if !fields.contains_key(name)
-                && !(path.is_empty() && matches!(name, "metadata" | "kind" | "apiVersion"))
-            {
+            let is_head = path.is_empty() && matches!(name, "metadata" | "kind" | "apiVersion");
+            if !is_head && !fields.contains_key(name) {
                 causes.push(Cause::required(join(path, name), ""));
             }
         }

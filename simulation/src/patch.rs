@@ -215,7 +215,10 @@ fn follows_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<
 fn go_text(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
-            let fields: Vec<String> = fields.iter().map(|(name, field)| format!("{name}:{}", go_text(field))).collect();
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, field)| format!("{name}:{}", go_text(field)))
+                .collect();
             format!("map[{}]", fields.join(" "))
         }
         Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),

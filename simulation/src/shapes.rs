@@ -315,7 +315,9 @@ const POINTERS: [&str; 52] = [
 const ALWAYS_WRITTEN: [(&str, &str); 4] = [
     ("Role", "rules"),
     ("ClusterRole", "rules"),
-    ("CustomResourceDefinitionStatus", "conditions"), ("HorizontalPodAutoscalerStatus", "currentMetrics")];
+    ("CustomResourceDefinitionStatus", "conditions"),
+    ("HorizontalPodAutoscalerStatus", "currentMetrics"),
+];
 
 /// Whether a Go encoder leaves the field out.
 fn is_left_out(name: &str, value: &Value, of: &Of) -> bool {
@@ -369,7 +371,8 @@ fn load() -> Shapes {
             });
             shapes.structs.insert(
                 name.clone(),
-                Struct { name: short.clone(),
+                Struct {
+                    name: short.clone(),
                     fields: fields.collect(),
                 },
             );

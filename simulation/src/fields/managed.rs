@@ -179,8 +179,17 @@ pub(crate) fn update(
 }
 
 /// The managers of an object that nobody owned until now: whoever wrote it before is one of them.
-pub(crate) fn before_first_apply(live: &Value, empty: &Value, author: &Author<'_>, node: Node<'_>) -> Managers {
-    let author = Author { manager: "before-first-apply", subresource: "", ..author.clone() };
+pub(crate) fn before_first_apply(
+    live: &Value,
+    empty: &Value,
+    author: &Author<'_>,
+    node: Node<'_>,
+) -> Managers {
+    let author = Author {
+        manager: "before-first-apply",
+        subresource: "",
+        ..author.clone()
+    };
     update(empty, live, Managers::default(), &author, &[], node)
 }
 
@@ -260,28 +269,10 @@ fn prune(merged: &Value, last: &FieldSet, managers: &Managers, node: Node<'_>) -
         .fold(FieldSet::default(), |all, manager| all.union(&manager.fields));
     let (last, owned) = (last.with_named_parents(node), owned.with_named_parents(node));
     let there = stated(merged, node).with_named_parents(node);
-    // What goes: it was ours, it is there, and nobody (ourselves included) owns it or anything inside it now.
+    // What goes: it was ours, it is there, and nobody (ourselves included) owns it now. An item of a list goes with all in it, whoever
+    // owns that.
     let gone = there.intersection(&last).difference(&owned);
-    let gone = spare(&gone, &owned);
     without(merged, &gone, node).unwrap_or_else(|| json!({}))
-}
-
-/// Leaves out fields below which somebody owns something.
-fn spare(gone: &FieldSet, owned: &FieldSet) -> FieldSet {
-    let part = |(step, part): (&String, &super::Part)| {
-        let theirs = owned.part(step).map(|part| &part.below);
-        let nothing = FieldSet::default();
-        let below = spare(&part.below, theirs.unwrap_or(&nothing));
-        let member = part.member && theirs.is_none_or(FieldSet::is_empty);
-        (step.clone(), super::Part { member, below })
-    };
-    FieldSet(
-        gone.0
-            .iter()
-            .map(part)
-            .filter(|(_, part)| !part.is_void())
-            .collect(),
-    )
 }
 
 fn refuse(conflicts: &[(&Manager, FieldSet)]) -> Refusal {
@@ -296,7 +287,11 @@ fn refuse(conflicts: &[(&Manager, FieldSet)]) -> Refusal {
             format!(" with subresource {:?}", manager.subresource)
         };
         // Who applies is one manager, whatever the version.
-        let using = if manager.applies { String::new() } else { format!(" using {}", manager.api_version) };
+        let using = if manager.applies {
+            String::new()
+        } else {
+            format!(" using {}", manager.api_version)
+        };
         let with = format!("with {:?}{subresource}{using}", manager.name);
         let paths = set.paths();
         causes.extend(paths.iter().map(|path| Cause {

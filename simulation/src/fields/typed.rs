@@ -182,7 +182,9 @@ fn look_for_undeclared(value: &Value, node: Node<'_>, path: &str, paths: &mut Ve
                 let here = format!("{path}.{name}");
                 match schema.child(name) {
                     Some(child) => look_for_undeclared(field, Node::Known(child), &here, paths),
-                    None if open || (path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind" | "metadata")) => {}
+                    None if open
+                        || (path.is_empty()
+                            && matches!(name.as_str(), "apiVersion" | "kind" | "metadata")) => {}
                     None => paths.push(here),
                 }
             }

@@ -16,6 +16,10 @@ fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     }
 }
 
+fn has(object: &Value, path: &[&str]) -> bool {
+    meta::field(object, path).is_some()
+}
+
 fn each(object: &mut Value, path: &[&str], act: impl FnMut(&mut Value)) {
     if let Some(Value::Array(items)) = meta::field_mut(object, path) {
         items.iter_mut().for_each(act);
@@ -127,10 +131,8 @@ pub(super) fn fill(kind: &ResourceType, object: &mut Value) {
             of_pod_template(object, &["spec", "jobTemplate", "spec", "template"]);
         }
         ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
-        ("networking.k8s.io", "IngressClass") => {
-            if meta::field(object, &["spec", "parameters"]).is_some() {
-                set(object, &["spec", "parameters", "scope"], "Cluster");
-            }
+        ("networking.k8s.io", "IngressClass") if has(object, &["spec", "parameters"]) => {
+            set(object, &["spec", "parameters", "scope"], "Cluster");
         }
         ("discovery.k8s.io", "EndpointSlice") => each(object, &["ports"], |port| {
             set(port, &["name"], "");
@@ -159,10 +161,8 @@ pub(super) fn fill(kind: &ResourceType, object: &mut Value) {
             set(object, &["volumeBindingMode"], "Immediate");
         }
         ("scheduling.k8s.io", "PriorityClass") => set(object, &["preemptionPolicy"], "PreemptLowerPriority"),
-        ("apiregistration.k8s.io", "APIService") => {
-            if meta::field(object, &["spec", "service"]).is_some() {
-                set(object, &["spec", "service", "port"], 443);
-            }
+        ("apiregistration.k8s.io", "APIService") if has(object, &["spec", "service"]) => {
+            set(object, &["spec", "service", "port"], 443);
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object),
         (

@@ -218,7 +218,11 @@ fn service(object: &Value, causes: &mut Vec<Cause>) {
             };
             if !(1..=65535).contains(&number) {
                 let text = "must be between 1 and 65535, inclusive";
-                causes.push(Cause::invalid(format!("spec.ports[{index}].{field}"), &number.into(), text));
+                causes.push(Cause::invalid(
+                    format!("spec.ports[{index}].{field}"),
+                    &number.into(),
+                    text,
+                ));
             }
         }
         if ports.len() > 1 && port["name"].as_str().is_none_or(str::is_empty) {

@@ -29,7 +29,9 @@ pub(super) fn create(
     let mut object = body::normalise(writing, object)?;
     place_in_namespace(server, writing, &mut object)?;
     if !meta::resource_version(&object).is_empty() {
-        return Err(Refusal::internal("resourceVersion should not be set on objects to be created"));
+        return Err(Refusal::internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
     let managers = Managers::of(&object);
     for field in [

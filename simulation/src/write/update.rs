@@ -158,7 +158,9 @@ fn apply(
     for field in ["apiVersion", "kind"] {
         if config[field].as_str().is_none_or(str::is_empty) {
             let kind = meta::kind(&config);
-            return Err(Refusal::bad_request(format!("invalid object type: /, Kind={kind}")));
+            return Err(Refusal::bad_request(format!(
+                "invalid object type: /, Kind={kind}"
+            )));
         }
     }
     body::check_kind(scope, &mut config)?;
@@ -182,7 +184,9 @@ fn apply(
         return Err(Refusal::conflict(scope.kind, &scope.place.name, MODIFIED));
     }
     let empty = create::empty(scope.kind);
-    let live = current.as_ref().map_or_else(|| empty.clone(), |entry| entry.content.value());
+    let live = current
+        .as_ref()
+        .map_or_else(|| empty.clone(), |entry| entry.content.value());
     let author = author(writing);
     let reset: &[&str] = match scope.place.subresource.as_str() {
         "" if scope.kind.has_status() => &["f:status"],
@@ -190,8 +194,10 @@ fn apply(
     };
     let undeclared = with_node(server, scope, |node| fields::undeclared(&config, node));
     if !undeclared.is_empty() {
-        let each: Vec<String> =
-            undeclared.iter().map(|path| format!("{path}: field not declared in schema")).collect();
+        let each: Vec<String> = undeclared
+            .iter()
+            .map(|path| format!("{path}: field not declared in schema"))
+            .collect();
         let text = match each.as_slice() {
             [one] => one.clone(),
             many => format!("errors:\n  {}", many.join("\n  ")),
@@ -314,7 +320,11 @@ fn preconditions(writing: &Writing<'_>, old: &Value, new: &Value) -> Result<(), 
     let scope = writing.scope;
     let version = meta::resource_version(new);
     if version.is_empty() && scope.kind.custom {
-        let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+        let cause = Cause::invalid(
+            "metadata.resourceVersion",
+            &0.into(),
+            "must be specified for an update",
+        );
         let (group, plural) = (&scope.kind.group, &scope.kind.plural);
         return Err(Refusal::invalid_as(group, plural, &scope.place.name, &[cause]));
     }

@@ -135,10 +135,10 @@ fn scrub(value: &mut Value, name: &str) {
             | "deletionTimestamp"
             | "lastTransitionTime"
             | "lastPhaseTransitionTime"
-            | "continue" => {
-                if !text.is_empty() {
-                    *value = format!("<{name}>").into();
-                }
+            | "continue"
+                if !text.is_empty() =>
+            {
+                *value = format!("<{name}>").into();
             }
             "clusterIP" | "clusterIPs" if text != "None" => *value = "<address>".into(),
             "message" | "reason" => *text = in_one_order(&scrub_text(text)),
@@ -168,7 +168,10 @@ fn scrub_text(text: &str) -> String {
 
 /// What is wrong with a custom resource comes in the order of Go's maps, that is in none.
 fn in_one_order(text: &str) -> String {
-    match text.split_once(": [").and_then(|(head, rest)| Some((head, rest.strip_suffix(']')?))) {
+    match text
+        .split_once(": [")
+        .and_then(|(head, rest)| Some((head, rest.strip_suffix(']')?)))
+    {
         Some((head, list)) => {
             let mut items: Vec<&str> = list.split(", ").collect();
             items.sort_unstable();
@@ -198,8 +201,20 @@ fn lines_that_differ(expected: &Reply, got: &Reply) -> String {
     let mut text = only(&expected, &got, "real     ") + &only(&got, &expected, "simulated");
     if text.is_empty() {
         text = "  the same lines in another order or number, from here on\n".to_owned();
-        let at = expected.iter().zip(&got).take_while(|(expected, got)| expected == got).count();
-        let show = |lines: &[&str]| lines.iter().skip(at.saturating_sub(6)).take(14).map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+        let at = expected
+            .iter()
+            .zip(&got)
+            .take_while(|(expected, got)| expected == got)
+            .count();
+        let show = |lines: &[&str]| {
+            lines
+                .iter()
+                .skip(at.saturating_sub(6))
+                .take(14)
+                .map(|line| line.trim())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         text += &format!("  real {}\n  simulated {}\n", show(&expected), show(&got));
     }
     text

@@ -442,7 +442,10 @@ fn defaults() -> Vec<Step> {
     });
     // A Pod needs an account for such a volume.
     let mut plain_pod = pod.clone();
-    plain_pod["spec"]["volumes"].as_array_mut().unwrap().retain(|volume| volume["name"] != "p");
+    plain_pod["spec"]["volumes"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|volume| volume["name"] != "p");
     let selector = json!({"matchLabels": {"a": "b"}});
     let job_pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "r.example.com:5000/nginx"}]}});
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}});
