@@ -499,8 +499,16 @@ impl<'a> Reader<'a> {
                 default.at_least,
                 "a number of resources",
             ),
-            share: self.parsed("application.sync.deletionHold.share", default.share, "a percentage"),
-            kinds: if self.data.contains_key(kinds) { self.list(kinds) } else { default.kinds },
+            share: self.parsed(
+                "application.sync.deletionHold.share",
+                default.share,
+                "a percentage",
+            ),
+            kinds: if self.data.contains_key(kinds) {
+                self.list(kinds)
+            } else {
+                default.kinds
+            },
         }
     }
 

@@ -101,7 +101,11 @@ async fn pass(ctx: &Context, app: &Arc<Application>) -> Result<Progress, Trouble
         Err(error) => return let_go(ctx, app, &error).await,
     };
     if leaves_resources(app) {
-        info!(app = app.metadata.name, app_namespace = app.metadata.namespace, "the resources are left alone, and so no hook runs");
+        info!(
+            app = app.metadata.name,
+            app_namespace = app.metadata.namespace,
+            "the resources are left alone, and so no hook runs"
+        );
         return take_off(ctx, app, finalizer::is_ours, false).await;
     }
     let scene = Scene::new(ctx, app, cluster)?;
@@ -191,7 +195,8 @@ async fn take_off(
         .collect();
     let over = !left.iter().any(|name| finalizer::is_ours(name));
     // The list is replaced as a whole, so it must be the one that was read.
-    let mut patch = json!({"metadata": {"finalizers": left, "resourceVersion": app.metadata.resource_version}});
+    let mut patch =
+        json!({"metadata": {"finalizers": left, "resourceVersion": app.metadata.resource_version}});
     if resources_deleted && !over {
         patch["metadata"]["annotations"] = json!({RESOURCES_DELETED: "true"});
     }

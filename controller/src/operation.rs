@@ -100,7 +100,10 @@ async fn pass(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Res
             };
             // One that waits for its next attempt has nothing running.
             desk.state.phase = argosy_api::v1alpha1::OperationPhase::Terminating.into();
-            let message = format!("{}. Superseded by revision {newer}", desk.state.message.trim_end_matches('.'));
+            let message = format!(
+                "{}. Superseded by revision {newer}",
+                desk.state.message.trim_end_matches('.')
+            );
             return finish::end(&mut desk, memory, OperationPhase::Failed, message).await;
         }
         begin::Attempt::Begins => {

@@ -69,8 +69,12 @@ fn without_a_cascade_the_hooks_of_the_deletion_do_not_run() {
             .await?;
         wait_app(api, namespace, name, "held by the hooks' finalizers", |app| {
             synced_to(app, &revision)
-                && app["metadata"]["finalizers"].to_string().contains("pre-delete-finalizer")
-                && app["metadata"]["finalizers"].to_string().contains("post-delete-finalizer")
+                && app["metadata"]["finalizers"]
+                    .to_string()
+                    .contains("pre-delete-finalizer")
+                && app["metadata"]["finalizers"]
+                    .to_string()
+                    .contains("post-delete-finalizer")
         })
         .await?;
         api.delete(kinds::APPLICATION, namespace, name).await?;
@@ -78,9 +82,15 @@ fn without_a_cascade_the_hooks_of_the_deletion_do_not_run() {
             app.is_none()
         })
         .await?;
-        assert!(api.get(kinds::CONFIG_MAP, name, "a").await?.is_some(), "the resource stays");
+        assert!(
+            api.get(kinds::CONFIG_MAP, name, "a").await?.is_some(),
+            "the resource stays"
+        );
         for hook in ["predelete", "postdelete"] {
-            assert!(api.get(kinds::CONFIG_MAP, name, hook).await?.is_none(), "{hook} does not run");
+            assert!(
+                api.get(kinds::CONFIG_MAP, name, hook).await?.is_none(),
+                "{hook} does not run"
+            );
         }
         Ok(())
     });
@@ -107,7 +117,10 @@ fn with_a_cascade_the_hooks_run_around_the_deletion() {
         app["metadata"]["finalizers"] = json!(["resources-finalizer.argocd.argoproj.io"]);
         api.create(kinds::APPLICATION, &app).await?;
         wait_app(api, namespace, name, "held by the hooks' finalizers", |app| {
-            synced_to(app, &revision) && app["metadata"]["finalizers"].to_string().contains("post-delete-finalizer")
+            synced_to(app, &revision)
+                && app["metadata"]["finalizers"]
+                    .to_string()
+                    .contains("post-delete-finalizer")
         })
         .await?;
         api.delete(kinds::APPLICATION, namespace, name).await?;
@@ -115,8 +128,14 @@ fn with_a_cascade_the_hooks_run_around_the_deletion() {
             app.is_none()
         })
         .await?;
-        assert!(api.get(kinds::CONFIG_MAP, name, "a").await?.is_none(), "the resource is gone");
-        assert!(api.get(kinds::CONFIG_MAP, name, "postdelete").await?.is_some(), "the hook behind it ran");
+        assert!(
+            api.get(kinds::CONFIG_MAP, name, "a").await?.is_none(),
+            "the resource is gone"
+        );
+        assert!(
+            api.get(kinds::CONFIG_MAP, name, "postdelete").await?.is_some(),
+            "the hook behind it ran"
+        );
         Ok(())
     });
 }

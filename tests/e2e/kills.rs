@@ -32,8 +32,11 @@ fn kills_at_random_moments_leave_the_reference_state_and_run_each_hook_once() {
         write(&repository, 0)?;
         let mut revision = repository.commit("generation 0")?;
         let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
-        api.create(kinds::APPLICATION, &harness::application(CONTROL_PLANE, NAME, source))
-            .await?;
+        api.create(
+            kinds::APPLICATION,
+            &harness::application(CONTROL_PLANE, NAME, source),
+        )
+        .await?;
         let jobs = Jobs::complete_all(api.clone());
 
         for generation in 1..=kills {
@@ -98,12 +101,20 @@ async fn check(api: &Api, generation: u64) -> Result<()> {
         .await?
         .into_iter()
         .filter(|object| object["metadata"]["deletionTimestamp"].is_null())
-        .map(|object| (object["metadata"]["name"].as_str().unwrap().to_owned(), object["data"].clone()))
+        .map(|object| {
+            (
+                object["metadata"]["name"].as_str().unwrap().to_owned(),
+                object["data"].clone(),
+            )
+        })
         .filter(|(name, _)| name != "kube-root-ca.crt")
         .collect();
     let mut expected = BTreeMap::new();
     for wave in [-1, 1, 2] {
-        expected.insert(format!("stays{wave}"), json!({"generation": generation.to_string()}));
+        expected.insert(
+            format!("stays{wave}"),
+            json!({"generation": generation.to_string()}),
+        );
         expected.insert(format!("changes{wave}-{generation}"), Value::Null);
     }
     assert_eq!(found, expected, "generation {generation}");
@@ -112,10 +123,22 @@ async fn check(api: &Api, generation: u64) -> Result<()> {
         .await?
         .into_iter()
         .filter(|job| job["metadata"]["name"] != "before" || job["metadata"]["deletionTimestamp"].is_string())
-        .map(|job| (job["metadata"]["name"].clone(), job["metadata"]["finalizers"].clone()))
-        .filter(|(_, finalizers)| finalizers.to_string().contains("argocd.argoproj.io/hook-finalizer"))
+        .map(|job| {
+            (
+                job["metadata"]["name"].clone(),
+                job["metadata"]["finalizers"].clone(),
+            )
+        })
+        .filter(|(_, finalizers)| {
+            finalizers
+                .to_string()
+                .contains("argocd.argoproj.io/hook-finalizer")
+        })
         .collect();
-    assert!(held.is_empty(), "hooks that nobody waits for any longer are held: {held:?}");
+    assert!(
+        held.is_empty(),
+        "hooks that nobody waits for any longer are held: {held:?}"
+    );
     Ok(())
 }
 
@@ -135,11 +158,20 @@ impl Jobs {
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_millis(150)).await;
-                let Ok(jobs) = api.list(kinds::JOB, NAME).await else { continue };
+                let Ok(jobs) = api.list(kinds::JOB, NAME).await else {
+                    continue;
+                };
                 for job in jobs {
-                    let text = |path: &str| job.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+                    let text = |path: &str| {
+                        job.pointer(path)
+                            .and_then(Value::as_str)
+                            .unwrap_or_default()
+                            .to_owned()
+                    };
                     let name = text("/metadata/name");
-                    let generation = text("/metadata/annotations/generation").parse().unwrap_or_default();
+                    let generation = text("/metadata/annotations/generation")
+                        .parse()
+                        .unwrap_or_default();
                     let uid = text("/metadata/uid");
                     let add = |all: &mut Runs| all.entry((generation, name.clone())).or_default().insert(uid);
                     add(&mut seen.lock().unwrap());

@@ -13,5 +13,6 @@ mod crash;
 mod crds;
 mod deletion;
 mod kills;
+mod options;
 mod safety;
 mod sources;

@@ -19,7 +19,10 @@ fn an_automated_sync_that_would_delete_most_of_it_waits_for_a_person() {
         let name = "held";
         let repository = harness::repository(name)?;
         for index in 0..14 {
-            repository.write(&format!("app/c{index}.yaml"), &config_map(&format!("c{index}"), "1"))?;
+            repository.write(
+                &format!("app/c{index}.yaml"),
+                &config_map(&format!("c{index}"), "1"),
+            )?;
         }
         let revision = repository.commit("fourteen")?;
         let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
@@ -38,12 +41,19 @@ fn an_automated_sync_that_would_delete_most_of_it_waits_for_a_person() {
         .await?;
         let (phase, message) = phase_and_message(&app);
         assert_eq!(phase, "Running");
-        assert!(message.ends_with("the sync would delete 12 of 14 resources"), "{message}");
-        assert!(api.get(kinds::CONFIG_MAP, name, "c13").await?.is_some(), "nothing is deleted yet");
+        assert!(
+            message.ends_with("the sync would delete 12 of 14 resources"),
+            "{message}"
+        );
+        assert!(
+            api.get(kinds::CONFIG_MAP, name, "c13").await?.is_some(),
+            "nothing is deleted yet"
+        );
 
         // What `argocd app confirm-deletion` writes.
         let approved = json!({"metadata": {"annotations": {"argocd.argoproj.io/deletion-approved": "2099-01-01T00:00:00Z"}}});
-        api.merge_patch(kinds::APPLICATION, namespace, name, &approved).await?;
+        api.merge_patch(kinds::APPLICATION, namespace, name, &approved)
+            .await?;
         wait_app(api, namespace, name, "Synced", |app| synced_to(app, &revision)).await?;
         assert!(api.get(kinds::CONFIG_MAP, name, "c13").await?.is_none());
         assert!(api.get(kinds::CONFIG_MAP, name, "c1").await?.is_some());
@@ -66,14 +76,19 @@ fn a_newer_revision_takes_over_from_a_sync_that_waits_for_health() {
         )?;
         repository.write(
             "app/last.yaml",
-            &config_map("last", "1").replace("\ndata:", "\n  annotations: {argocd.argoproj.io/sync-wave: '1'}\ndata:"),
+            &config_map("last", "1").replace(
+                "\ndata:",
+                "\n  annotations: {argocd.argoproj.io/sync-wave: '1'}\ndata:",
+            ),
         )?;
         let broken = repository.commit("broken")?;
         let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
         api.create(kinds::APPLICATION, &harness::application(namespace, name, source))
             .await?;
         wait_app(api, namespace, name, "waiting for health", |app| {
-            phase_and_message(app).1.contains("waiting for healthy state of apps/Deployment/web")
+            phase_and_message(app)
+                .1
+                .contains("waiting for healthy state of apps/Deployment/web")
         })
         .await?;
 

@@ -35,7 +35,8 @@ pub(super) fn newer(desk: &Desk<'_>) -> Option<String> {
         true => compared_to.sources.clone(),
         false => vec![compared_to.source.clone()],
     };
-    let known = |revisions: &[String]| !revisions.is_empty() && revisions.iter().all(|revision| !revision.is_empty());
+    let known =
+        |revisions: &[String]| !revisions.is_empty() && revisions.iter().all(|revision| !revision.is_empty());
     let differs = known(&going_to) && known(&newest) && going_to != newest;
     (differs && compared == sources(&app.spec)).then(|| newest.join(", "))
 }

@@ -280,7 +280,11 @@ fn managed(
 ) -> (Managed, SyncStatusCode) {
     let (wanted, live) = (pair.manifest.is_some(), pair.resource.is_some());
     let extra = live && !wanted;
-    let finished = !live && pair.manifest.as_deref().is_some_and(|manifest| finished.holds(manifest));
+    let finished = !live
+        && pair
+            .manifest
+            .as_deref()
+            .is_some_and(|manifest| finished.holds(manifest));
     let without_status = verdict.live_hook || verdict.skipped || verdict.copied;
     let mut counted = SyncStatusCode::Synced;
     let mut status = if without_status {
@@ -548,19 +552,30 @@ mod tests {
         let mut ended = live(job("seed:1"), "1");
         ended["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}]});
         let mut world = World::new(vec![job("seed:1")], vec![]);
-        assert_eq!(world.compare().status, SyncStatusCode::OutOfSync, "nobody has seen it end");
+        assert_eq!(
+            world.compare().status,
+            SyncStatusCode::OutOfSync,
+            "nobody has seen it end"
+        );
 
         world.live = vec![ended];
         let outcome = world.compare();
         let text = crate::reconcile::finished::annotation(&world.app, &outcome.resources).unwrap();
         let name = crate::reconcile::finished::ANNOTATION.to_owned();
-        world.app.metadata.annotations.insert(name, text.as_str().unwrap().to_owned());
+        world
+            .app
+            .metadata
+            .annotations
+            .insert(name, text.as_str().unwrap().to_owned());
 
         world.live.clear();
         let outcome = world.compare();
         assert_eq!(outcome.status, SyncStatusCode::Synced);
         assert_eq!(outcome.resources[0].health, Some(Health::healthy()));
-        assert_eq!(crate::reconcile::finished::annotation(&world.app, &outcome.resources), None);
+        assert_eq!(
+            crate::reconcile::finished::annotation(&world.app, &outcome.resources),
+            None
+        );
 
         // Another Job of that name has not run yet.
         world.desired = Some(vec![job("seed:2")]);

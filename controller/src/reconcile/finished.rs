@@ -32,7 +32,10 @@ impl Finished {
     pub(crate) fn holds(&self, manifest: &Manifest) -> bool {
         !self.0.is_empty()
             && expires(manifest)
-            && self.0.get(&name(manifest)).is_some_and(|known| *known == fingerprint(manifest))
+            && self
+                .0
+                .get(&name(manifest))
+                .is_some_and(|known| *known == fingerprint(manifest))
     }
 }
 
@@ -44,7 +47,10 @@ pub(crate) fn annotation(app: &Application, resources: &[Managed]) -> Option<Val
         let Some(manifest) = resource.manifest.as_deref().filter(|manifest| expires(manifest)) else {
             continue;
         };
-        let ended = resource.resource.as_ref().is_some_and(|live| is_complete(&live.value()));
+        let ended = resource
+            .resource
+            .as_ref()
+            .is_some_and(|live| is_complete(&live.value()));
         if (ended && !resource.out_of_sync()) || before.holds(manifest) {
             after.insert(name(manifest), fingerprint(manifest));
         }
@@ -52,7 +58,11 @@ pub(crate) fn annotation(app: &Application, resources: &[Managed]) -> Option<Val
     if before.0 == after {
         return None;
     }
-    Some(if after.is_empty() { Value::Null } else { json!(json!(after).to_string()) })
+    Some(if after.is_empty() {
+        Value::Null
+    } else {
+        json!(json!(after).to_string())
+    })
 }
 
 /// A Job that removes itself.
@@ -70,7 +80,8 @@ fn is_complete(live: &Value) -> bool {
     meta::array_field(live, &["status", "conditions"])
         .iter()
         .any(|condition| {
-            of(condition, "type").as_deref() == Some("Complete") && of(condition, "status").as_deref() == Some("True")
+            of(condition, "type").as_deref() == Some("Complete")
+                && of(condition, "status").as_deref() == Some("True")
         })
 }
 
@@ -82,8 +93,8 @@ fn name(manifest: &Manifest) -> String {
 fn fingerprint(manifest: &Manifest) -> String {
     const PRIME: u64 = 0x0100_0000_01b3;
     let text = manifest.document.value().to_string();
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
+    });
     format!("{hash:016x}")
 }

@@ -25,7 +25,11 @@ fn object(index: usize) -> Value {
         "metadata": {"name": format!("r{index}"), "namespace": format!("n{}", index % 40), "labels": {"app": "shop"}},
         "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "main", "image": "registry.example/app:1"}]}}},
     });
-    meta::set_annotation(&mut object, "argocd.argoproj.io/sync-wave", format!("{}", index % 7));
+    meta::set_annotation(
+        &mut object,
+        "argocd.argoproj.io/sync-wave",
+        format!("{}", index % 7),
+    );
     if index % 50 == 0 {
         meta::set_annotation(&mut object, "argocd.argoproj.io/hook", "PreSync");
     }

@@ -41,7 +41,10 @@ pub(crate) fn hold(tasks: &mut [Task], hold: &Hold) -> Option<String> {
     let reason = if count * 100 > live * hold.share {
         format!("the sync would delete {count} of {live} resources")
     } else {
-        format!("the sync would delete {count} resources, {} among them", of_kind?.label())
+        format!(
+            "the sync would delete {count} resources, {} among them",
+            of_kind?.label()
+        )
     };
     for task in tasks.iter_mut().filter(|task| task.action == Action::Prune) {
         task.options.prune = Removal::Confirm;

@@ -232,7 +232,10 @@ pub enum PlanError {
 /// If a resource has no side, or two hooks of one phase have the same name.
 pub fn plan(resources: &[Resource], options: &Options) -> Result<Plan, PlanError> {
     let mut tasks = resource_tasks(resources, options)?;
-    let held = options.hold.as_ref().and_then(|hold| hold::hold(&mut tasks, hold));
+    let held = options
+        .hold
+        .as_ref()
+        .and_then(|hold| hold::hold(&mut tasks, hold));
     if options.hooks && options.selection.is_empty() {
         tasks.extend(hook_tasks(resources, options)?);
     }

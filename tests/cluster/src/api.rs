@@ -44,6 +44,7 @@ pub mod kinds {
         SERVICE_ACCOUNT = "v1" / "serviceaccounts",
         EVENT = "v1" / "events",
         DEPLOYMENT = "apps/v1" / "deployments",
+        REPLICA_SET = "apps/v1" / "replicasets",
         JOB = "batch/v1" / "jobs",
         CRD = "apiextensions.k8s.io/v1" / "customresourcedefinitions",
         APPLICATION = "argoproj.io/v1alpha1" / "applications",

@@ -64,7 +64,11 @@ fn sketches() -> impl Strategy<Value = Vec<Sketch>> {
 
 fn resource(sketch: &Sketch) -> Resource {
     let mut object = json!({"apiVersion": "v1", "kind": sketch.kind, "metadata": {"name": format!("r{}", sketch.name), "namespace": "shop"}});
-    meta::set_annotation(&mut object, "argocd.argoproj.io/sync-wave", sketch.wave.to_string());
+    meta::set_annotation(
+        &mut object,
+        "argocd.argoproj.io/sync-wave",
+        sketch.wave.to_string(),
+    );
     if let Some(hook) = sketch.hook {
         meta::set_annotation(&mut object, "argocd.argoproj.io/hook", hook);
     }
@@ -99,11 +103,21 @@ fn order(plan: &Plan) -> Vec<(Phase, i64, u32, ResourceKey)> {
 /// The input of a small world in which everything becomes healthy at once.
 fn input(sketches: &[Sketch]) -> String {
     let line = |sketch: &Sketch| {
-        let hook = sketch.hook.map(|hook| format!(", hook: {hook}")).unwrap_or_default();
-        format!("- {{kind: {}, name: r{}, wave: {}{hook}}}\n", sketch.kind, sketch.name, sketch.wave)
+        let hook = sketch
+            .hook
+            .map(|hook| format!(", hook: {hook}"))
+            .unwrap_or_default();
+        format!(
+            "- {{kind: {}, name: r{}, wave: {}{hook}}}\n",
+            sketch.kind, sketch.name, sketch.wave
+        )
     };
     let lines = |wanted: fn(&Sketch) -> bool| -> String {
-        sketches.iter().filter(|sketch| wanted(sketch)).map(line).collect()
+        sketches
+            .iter()
+            .filter(|sketch| wanted(sketch))
+            .map(line)
+            .collect()
     };
     let mut text = String::from("options: {prune: true}\n");
     for (name, lines) in [
