@@ -815,6 +815,26 @@ mod tests {
     }
 
     #[test]
+    fn what_deletions_wait_for_a_person_can_be_set() {
+        let (settings, findings) = read(&[
+            ("application.sync.deletionHold.atLeast", "3"),
+            ("application.sync.deletionHold.share", "many"),
+            ("application.sync.deletionHold.kinds", ""),
+        ]);
+        assert_eq!(
+            settings.deletion_hold,
+            DeletionHold {
+                enabled: true,
+                at_least: 3,
+                share: 50,
+                kinds: Vec::new(),
+            }
+        );
+        assert_eq!(findings.len(), 1);
+        assert_eq!(read(&[]).0.deletion_hold, DeletionHold::default());
+    }
+
+    #[test]
     fn customizations_come_whole_or_in_parts() {
         let whole = json!({"apps/Deployment": {
             "health.lua": "return {}",

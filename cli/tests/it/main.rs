@@ -281,3 +281,71 @@ fn wrong_input_names_the_file_and_the_way_out() {
     );
     says("diff --desired good.yaml", &["--live"]);
 }
+
+#[test]
+fn actions_are_listed_and_run_without_a_cluster() {
+    let scripts = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: argocd-cm, namespace: argocd}
+data:
+  resource.customizations.health.apps_Deployment: return {status = 'Healthy', message = 'says the script'}
+  resource.customizations.actions.apps_Deployment: |
+    discovery.lua: return {double = {displayName = 'Double'}}
+    definitions:
+    - name: double
+      action.lua: |
+        obj.spec.replicas = obj.spec.replicas * actionParams.factor
+        return obj
+";
+    let desk = Desk::with(&[("web.yaml", DEPLOYMENT), ("argocd-cm.yaml", scripts)]);
+    let offered = |line: &str| -> Vec<String> {
+        let actions = desk.json(line);
+        let actions = actions.as_array().unwrap().iter();
+        actions
+            .map(|action| action["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        offered("action list -f web.yaml -o json"),
+        ["pause", "restart", "resume", "scale"]
+    );
+    let scaled = desk.json("action run scale -f web.yaml --param replicas=7 -o json");
+    assert_eq!(scaled[0]["operation"], "patch");
+    assert_eq!(scaled[0]["resource"]["spec"]["replicas"], 7);
+
+    let own = "--customizations argocd-cm.yaml";
+    assert_eq!(
+        offered(&format!("action list -f web.yaml {own} -o json")),
+        ["double"]
+    );
+    let doubled = desk.json(&format!(
+        "action run double -f web.yaml {own} --param factor=3 -o json"
+    ));
+    assert_eq!(doubled[0]["resource"]["spec"]["replicas"], 6);
+    assert_eq!(
+        desk.json(&format!("health -f web.yaml {own} -o json")),
+        json!({"status": "Healthy", "message": "says the script"})
+    );
+
+    for (line, word) in [
+        (
+            "action run fly -f web.yaml",
+            "no action \"fly\" for apps/Deployment",
+        ),
+        (
+            "action run scale -f web.yaml --param replicas=many",
+            "invalid number: many",
+        ),
+        (
+            "action run scale -f web.yaml --param replicas",
+            "NAME=VALUE is expected",
+        ),
+        ("action list -f web.yaml --customizations nowhere", "nowhere"),
+    ] {
+        let output = desk.run(line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(output.stdout.is_empty() && said.contains(word), "{line}: {said}");
+    }
+}

@@ -30,7 +30,7 @@ fn object(index: usize) -> Value {
         "argocd.argoproj.io/sync-wave",
         format!("{}", index % 7),
     );
-    if index % 50 == 0 {
+    if index.is_multiple_of(50) {
         meta::set_annotation(&mut object, "argocd.argoproj.io/hook", "PreSync");
     }
     object

@@ -11,6 +11,13 @@ use crate::expression::{Conditions, Found, Invalid, Number, Path, Scene, Tests, 
 
 const FILE: &str = include_str!("../../rules/actions.yaml");
 
+/// Lists of actions, and which list a kind has.
+#[derive(Debug, Default)]
+struct Table {
+    lists: Vec<Vec<Definition>>,
+    kinds: BTreeMap<String, usize>,
+}
+
 #[derive(Debug)]
 struct Definition {
     name: String,
@@ -332,23 +339,24 @@ fn unset(object: &mut Value, path: &[&str]) {
 }
 
 fn definitions(group: &str, kind: &str) -> &'static [Definition] {
-    static TABLE: OnceLock<(Vec<Vec<Definition>>, BTreeMap<String, usize>)> = OnceLock::new();
-    let (lists, kinds) = TABLE.get_or_init(|| match read(FILE) {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    let table = TABLE.get_or_init(|| match read(FILE) {
         Ok(table) => table,
         // The file is part of the program, and a test reads it.
         Err(error) => panic!("the built-in actions are broken: {error}"),
     });
     let key = format!("{group}/{kind}");
-    kinds
+    table
+        .kinds
         .get(key.trim_start_matches('/'))
-        .and_then(|place| lists.get(*place))
+        .and_then(|place| table.lists.get(*place))
         .map_or(&[], Vec::as_slice)
 }
 
-fn read(text: &str) -> Result<(Vec<Vec<Definition>>, BTreeMap<String, usize>), FileError> {
+fn read(text: &str) -> Result<Table, FileError> {
     let document =
         yaml::parse(text, &yaml::Limits::default()).map_err(|error| FileError::Yaml(error.message))?;
-    let (mut lists, mut kinds) = (Vec::new(), BTreeMap::new());
+    let mut table = Table::default();
     for entry in document.as_array().into_iter().flatten() {
         let actions = entry["actions"].as_array().into_iter().flatten();
         let list: Result<Vec<_>, FileError> = actions.map(definition).collect();
@@ -358,16 +366,16 @@ fn read(text: &str) -> Result<(Vec<Vec<Definition>>, BTreeMap<String, usize>), F
             .flatten()
             .filter_map(Value::as_str)
         {
-            if kinds.insert(kind.to_owned(), lists.len()).is_some() {
+            if table.kinds.insert(kind.to_owned(), table.lists.len()).is_some() {
                 return Err(FileError::Shape(
                     kind.to_owned(),
                     "one list of actions for each kind",
                 ));
             }
         }
-        lists.push(list?);
+        table.lists.push(list?);
     }
-    Ok((lists, kinds))
+    Ok(table)
 }
 
 fn definition(written: &Value) -> Result<Definition, FileError> {
@@ -450,8 +458,7 @@ mod tests {
 
     #[test]
     fn the_data_file_can_be_read() {
-        let (_, kinds) = read(FILE).unwrap();
-        assert!(kinds.len() >= 36);
+        assert!(read(FILE).unwrap().kinds.len() >= 36);
     }
 
     #[test]
@@ -467,7 +474,7 @@ mod tests {
                 _ => {}
             }
         }
-        for definition in read(FILE).unwrap().0.iter().flatten() {
+        for definition in read(FILE).unwrap().lists.iter().flatten() {
             for step in &definition.steps {
                 match &step.what {
                     What::Set(_, Source::Template(value)) | What::Append(_, value) | What::Create(value) => {
