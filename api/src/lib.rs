@@ -9,7 +9,7 @@
 //! - Keys on objects: [`annotation`], [`finalizer`], [`condition`], and [`tracking`], which says whose a resource is.
 //! - What operators configure: [`settings`] (`argocd-cm`), [`cluster_secret`], [`repository_secret`].
 //! - What a project permits: [`project`].
-//! - Wire: [`repository`].
+//! - Wire: [`repository`] is the gRPC of the repository server, [`services`] that of the API server.
 //! - Small languages that all of these use: [`duration`], [`glob`], [`git_url`].
 
 pub mod annotation;
@@ -24,7 +24,9 @@ pub mod meta;
 pub mod project;
 pub mod repository;
 pub mod repository_secret;
+pub mod services;
 pub mod settings;
+pub mod sync_window;
 pub mod tracking;
 pub mod v1alpha1;
 

@@ -2,7 +2,11 @@
 //!
 //! | for a cluster | for people and CI, without a cluster |
 //! |---|---|
+<<<<<<< HEAD
 //! | `controller`, `repo-server`, `crds`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
+=======
+//! | `controller`, `repo-server`, `server`, `crds`, `demo` | `render`, `diff`, `health`, `plan` |
+>>>>>>> d82190d (The API server: Argo CD's gRPC, gRPC-web and REST on one port, behind one gate)
 //!
 //! Exit codes of the offline commands: 0 fine (diff: synced), 1 different, 2 wrong input. On 2 there is a message on
 //! stderr and nothing on stdout.
@@ -39,6 +43,8 @@ enum Command {
     Controller(argosy_controller::Args),
     /// Run the repo-server: sources at a revision in, manifests out.
     RepoServer(argosy_repo_server::Args),
+    /// Run the API server: gRPC, gRPC-web and REST for people and tools.
+    Server(argosy_server::Args),
     /// Print the CustomResourceDefinitions of Application, AppProject and ApplicationSet.
     Crds(command::crds::Args),
     /// Show the main job on a control plane of its own.
@@ -78,6 +84,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Controller(args) => block_on(argosy_controller::run(args)).map(|()| ExitCode::SUCCESS),
         Command::RepoServer(args) => block_on(argosy_repo_server::run(args)).map(|()| ExitCode::SUCCESS),
+        Command::Server(args) => block_on(argosy_server::run(args)).map(|()| ExitCode::SUCCESS),
         Command::Crds(args) => command::crds::run(&args),
         Command::Demo(args) => block_on(command::demo::run(args)),
         Command::Render(args) => block_on(command::render::run(args)),
@@ -105,6 +112,7 @@ fn with_component_name(mut args: Vec<OsString>) -> Vec<OsString> {
     let subcommand = match name.to_str() {
         Some("argocd-application-controller") => "controller",
         Some("argocd-repo-server") => "repo-server",
+        Some("argocd-server") => "server",
         _ => return args,
     };
     args.insert(1, subcommand.into());

@@ -157,6 +157,20 @@ pub struct Args {
     )]
     pub metrics_application_conditions: Vec<String>,
 
+    /// Address on which the API server is told about live state.
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_TREE_ADDRESS",
+        default_value = "0.0.0.0"
+    )]
+    pub tree_address: std::net::IpAddr,
+    /// Port of the same; 0 tells nobody.
+    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_TREE_PORT", default_value_t = 8085)]
+    pub tree_port: u16,
+    /// Tell it without TLS.
+    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_TREE_PLAINTEXT", action = ArgAction::SetTrue)]
+    pub tree_plaintext: bool,
+
     /// Log flags.
     #[command(flatten)]
     pub log: args::Log,

@@ -32,8 +32,8 @@ pub mod reconcile;
 mod run;
 pub mod settings;
 pub mod status;
+mod tree;
 mod watch;
-pub mod window;
 
 pub use args::Args;
 pub use context::{AppKey, Context, DirtySink, Options, StatusWriter, WriteError};

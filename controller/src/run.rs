@@ -30,7 +30,7 @@ use crate::dirty::{Marker, deleting, wants_operation};
 use crate::metrics::{EventsCollector, Metrics, StateCollector};
 use crate::operation::{self, Next};
 use crate::queue::{Queue, Reason, Refresh, Work};
-use crate::{apps, deletion, events, reconcile, settings, status};
+use crate::{apps, deletion, events, reconcile, settings, status, tree};
 
 /// Tasks may finish what they have in hand for so long after a signal.
 const GRACE: Duration = Duration::from_secs(10);
@@ -129,7 +129,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         conditions: args.metrics_application_conditions.clone(),
     }));
     let ctx = Arc::new(Context {
-        status: Arc::new(status::Writer::new(target, apps.clone(), marker.clone())),
+        status: Arc::new(status::Writer::new(target.clone(), apps.clone(), marker.clone())),
         repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
         apps: apps.clone(),
         settings: settings.clone(),
@@ -151,6 +151,8 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         ready: Some(listed.check()),
     };
     port::serve(tasks, args.metrics.socket(METRICS_PORT), registry, health).await?;
+
+    tree::serve(tasks, &args, &ctx, target)?;
 
     let dispatching = (tasks.clone(), ctx.clone(), marker.clone());
     let (looks_max, operations_max) = (args.status_processors, args.operation_processors);

@@ -7,6 +7,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{DescriptorProto, FileDescriptorProto};
+use tonic_prost_build::Builder;
 
 use crate::shell;
 
@@ -26,8 +29,26 @@ const BY_HAND: &[(&str, &str)] = &[
     ),
 ];
 
-/// The services, by the package that names their file.
-const SERVICES: &[(&str, &str)] = &[("repository", "repository/repository.proto")];
+/// The packages, each of which becomes one file, and where their services and requests are defined.
+const PACKAGES: &[(&str, &[&str])] = &[
+    ("account", &["account/account.proto"]),
+    ("application", &["application/application.proto"]),
+    ("applicationset", &["applicationset/applicationset.proto"]),
+    ("argosy.tree.v1", &["argosy/tree/v1/tree.proto"]),
+    ("certificate", &["certificate/certificate.proto"]),
+    ("cluster", &["cluster/cluster.proto", "settings/settings.proto"]),
+    ("events", &["events/events.proto"]),
+    ("gpgkey", &["gpgkey/gpgkey.proto"]),
+    ("notification", &["notification/notification.proto"]),
+    ("project", &["project/project.proto"]),
+    ("repocreds", &["repocreds/repocreds.proto"]),
+    (
+        "repository",
+        &["repository/repository.proto", "repository/service.proto"],
+    ),
+    ("session", &["session/session.proto"]),
+    ("version", &["version/version.proto"]),
+];
 
 /// Writes `api/src/generated`, or with `check` compares and writes nothing.
 ///
@@ -39,7 +60,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
     let fresh = tempfile::tempdir().context("make a folder for generated code")?;
     generate(&api.join("proto"), fresh.path())?;
 
-    for (package, _) in SERVICES {
+    for (package, _) in PACKAGES {
         let name = format!("{package}.rs");
         let code =
             fs::read_to_string(fresh.path().join(&name)).with_context(|| format!("read the new {name}"))?;
@@ -55,7 +76,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
 }
 
 fn generate(protos: &Path, out: &Path) -> Result<()> {
-    let files = SERVICES.iter().map(|(_, file)| file);
+    let files = PACKAGES.iter().flat_map(|(_, files)| *files);
     let descriptors = protox::compile(files, [protos]).context("compile api/proto")?;
     let mut builder = tonic_prost_build::configure()
         .btree_map(".")
@@ -64,7 +85,65 @@ fn generate(protos: &Path, out: &Path) -> Result<()> {
     for (package, module) in BY_HAND {
         builder = builder.extern_path(*package, *module);
     }
+    for file in &descriptors.file {
+        if PACKAGES.iter().any(|(package, _)| *package == file.package()) {
+            for message in &file.message_type {
+                builder = as_go_json(builder, file, message);
+            }
+        }
+    }
     builder
         .compile_fds(descriptors)
         .context("generate Rust from api/proto")
+}
+
+/// Gives a message the JSON that Go's `encoding/json` makes of the struct Argo CD has for it: fields by their proto
+/// names, zero values left out unless the field is `required` or a pointer that is set.
+fn as_go_json(mut builder: Builder, file: &FileDescriptorProto, message: &DescriptorProto) -> Builder {
+    let path = format!(".{}.{}", file.package(), message.name());
+    builder = builder.message_attribute(
+        &path,
+        "#[derive(serde::Serialize, serde::Deserialize)]\n#[serde(default)]",
+    );
+    for oneof in &message.oneof_decl {
+        builder = builder.enum_attribute(
+            format!("{path}.{}", oneof.name()),
+            "#[derive(serde::Serialize, serde::Deserialize)]",
+        );
+    }
+    let pointers = file.syntax() != "proto3";
+    for field in &message.field {
+        if field.oneof_index.is_some() && !field.proto3_optional() {
+            continue;
+        }
+        let map = field.r#type() == Type::Message
+            && message.nested_type.iter().any(|nested| {
+                nested.options.as_ref().is_some_and(|options| options.map_entry())
+                    && field.type_name().ends_with(&format!("{path}.{}", nested.name()))
+            });
+        let mut rules = vec![format!("rename = \"{}\"", field.name())];
+        let skip = match (field.label(), field.r#type()) {
+            (Label::Required, _) => None,
+            (Label::Repeated, _) => {
+                rules.push("deserialize_with = \"crate::meta::null_as_default\"".to_owned());
+                Some(if map { "std::collections::BTreeMap::is_empty" } else { "Vec::is_empty" })
+            }
+            (Label::Optional, Type::Message) => Some("Option::is_none"),
+            (Label::Optional, _) if pointers => Some("Option::is_none"),
+            (Label::Optional, Type::Bytes) => Some("Vec::is_empty"),
+            (Label::Optional, Type::String) => Some("String::is_empty"),
+            (Label::Optional, _) => Some("crate::meta::is_default"),
+        };
+        if field.r#type() == Type::Bytes && field.label() != Label::Repeated {
+            rules.push("with = \"crate::meta::base64_text\"".to_owned());
+        }
+        if let Some(skip) = skip {
+            rules.push(format!("skip_serializing_if = \"{skip}\""));
+        }
+        builder = builder.field_attribute(
+            format!("{path}.{}", field.name()),
+            format!("#[serde({})]", rules.join(", ")),
+        );
+    }
+    builder
 }

@@ -111,7 +111,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     story.tell("Making a Git repository from examples/");
     let repository = sample_repository(&args.examples, &scratch.path().join("repository"))?;
     story.tell("Starting argosy repo-server and argosy controller");
-    let installation = Installation::start_on(
+    let mut installation = Installation::start_on(
         plane.kubeconfig(),
         Binaries::render_worker_built(),
         Options {
@@ -123,6 +123,10 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     )
     .await?;
 
+    if !args.once {
+        story.tell("Starting argosy server");
+        installation.start_server(&[])?;
+    }
     let names = create_applications(installation.api(), &args.examples, &repository.url()).await?;
     story.tell(&format!(
         "Created {} Applications: {}",
@@ -152,6 +156,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         );
     }
     if !args.once {
+        tell_how_to_log_in(&installation).await?;
         tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
     }
     Ok(if summary["synced"] == true {
@@ -391,4 +396,15 @@ fn tell_how_to_look_further(story: &Story, kubeconfig: &Path, repository: &Repos
         kubeconfig.display(),
         repository.dir().display(),
     );
+}
+
+async fn tell_how_to_log_in(installation: &Installation) -> Result<()> {
+    println!(
+        "\nThe API server listens; with Argo CD's program:\n\
+         \n  argocd login {} --insecure --username admin --password '{}'\n  \
+         argocd app list",
+        installation.server_address(),
+        installation.admin_password().await?,
+    );
+    Ok(())
 }

@@ -31,7 +31,7 @@ use crate::clusters::Cluster;
 use crate::queue::Refresh;
 use crate::reconcile::{self, Compared, Managed, Request, compare_for};
 use crate::settings::Settings;
-use crate::window;
+use argosy_api::sync_window as window;
 
 /// A sync window that is shut is looked at again after so long.
 const WINDOW: Duration = Duration::from_secs(30);

@@ -27,7 +27,11 @@ pub enum Tls {
 }
 
 impl Tls {
-    pub(crate) fn config(&self) -> Result<Option<Arc<ClientConfig>>, Error> {
+    /// What connections are made with; nothing for plaintext.
+    ///
+    /// # Errors
+    /// When a certificate or key cannot be read.
+    pub fn config(&self) -> Result<Option<Arc<ClientConfig>>, Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()

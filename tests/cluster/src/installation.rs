@@ -36,6 +36,10 @@ pub struct Installation {
     repo_server_port: u16,
     controller: Option<Process>,
     controller_metrics_port: u16,
+    tree_port: u16,
+    server: Option<Process>,
+    server_port: u16,
+    server_metrics_port: u16,
 }
 
 impl Installation {
@@ -67,6 +71,10 @@ impl Installation {
             repo_server_port: free_port()?,
             controller: None,
             controller_metrics_port: free_port()?,
+            tree_port: free_port()?,
+            server: None,
+            server_port: free_port()?,
+            server_metrics_port: free_port()?,
         };
         installation.start_repo_server()?;
         installation.start_controller()?;
@@ -103,6 +111,57 @@ impl Installation {
         self.repo_server.as_ref().map(Process::pid)
     }
 
+    /// `127.0.0.1:PORT` of the API server, once it is started.
+    #[must_use]
+    pub fn server_address(&self) -> String {
+        format!("127.0.0.1:{}", self.server_port)
+    }
+
+    /// Starts the API server (again), with further arguments.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub fn start_server(&mut self, more: &[&str]) -> Result<()> {
+        let mut args = vec![
+            "server".to_owned(),
+            format!("--namespace={}", self.options.namespace),
+            format!("--kubeconfig={}", self.kubeconfig.display()),
+            format!("--repo-server={}", self.repo_server_address()),
+            format!("--controller=127.0.0.1:{}", self.tree_port),
+            "--address=127.0.0.1".to_owned(),
+            format!("--port={}", self.server_port),
+            format!("--metrics-address=127.0.0.1:{}", self.server_metrics_port),
+        ];
+        args.extend(more.iter().map(|arg| (*arg).to_owned()));
+        self.server = None;
+        self.server = Some(self.start_process("server", &args, self.server_metrics_port)?);
+        Ok(())
+    }
+
+    /// The first password of `admin`, which the API server made.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn admin_password(&self) -> Result<String> {
+        use base64::Engine as _;
+        let secret = self
+            .api
+            .get(
+                kinds::SECRET,
+                &self.options.namespace,
+                "argocd-initial-admin-secret",
+            )
+            .await?;
+        let secret = secret.context("there is no Secret argocd-initial-admin-secret")?;
+        let text = secret["data"]["password"]
+            .as_str()
+            .context("the Secret holds no password")?;
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(text)
+            .context("decode the password")?;
+        String::from_utf8(bytes).context("decode the password")
+    }
+
     /// Ends the controller with SIGKILL, as a crash or an eviction would.
     pub fn kill_controller(&mut self) {
         self.controller = None;
@@ -119,6 +178,8 @@ impl Installation {
             format!("--kubeconfig={}", self.kubeconfig.display()),
             format!("--repo-server={}", self.repo_server_address()),
             format!("--metrics-address=127.0.0.1:{}", self.controller_metrics_port),
+            "--tree-address=127.0.0.1".to_owned(),
+            format!("--tree-port={}", self.tree_port),
         ];
         if let Some(attention) = self.options.attention {
             args.push(format!("--app-resync={}ms", attention.as_millis()));

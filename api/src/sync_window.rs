@@ -4,8 +4,8 @@
 //! windows let in, and where there are `allow` windows of which none is open, nobody gets in. A window may let people
 //! through (`manualSync`), or a sync that began while it was allowed (`syncOverrun`).
 
-use argosy_api::v1alpha1::{Application, SyncWindow};
-use argosy_api::{duration, glob};
+use crate::v1alpha1::{Application, SyncWindow};
+use crate::{duration, glob};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -32,11 +32,51 @@ pub fn permits(
     attempt: Attempt,
     now: Timestamp,
 ) -> bool {
-    let matching: Vec<&SyncWindow> = windows
+    permits_at(&of_app(windows, app, server, name), attempt, now)
+}
+
+/// The windows that concern `app`; `server` and `name` are its destination's.
+pub fn of_app<'a>(
+    windows: &'a [SyncWindow],
+    app: &Application,
+    server: &str,
+    name: &str,
+) -> Vec<&'a SyncWindow> {
+    windows
         .iter()
         .filter(|window| matches(window, app, server, name))
-        .collect();
-    permits_at(&matching, attempt, now)
+        .collect()
+}
+
+/// Is the window open at `now`? One that cannot be read counts as open if it denies and as shut if it allows.
+pub fn is_open(window: &SyncWindow, now: Timestamp) -> bool {
+    open(window, now).unwrap_or(window.kind == "deny")
+}
+
+/// Says what keeps a window from being read, if anything does.
+///
+/// # Errors
+/// With the field and what is wrong with it.
+pub fn validate(window: &SyncWindow) -> Result<(), String> {
+    if window.kind != "allow" && window.kind != "deny" {
+        return Err(format!(
+            "kind '{}' mismatch: can only be allow or deny",
+            window.kind
+        ));
+    }
+    if Schedule::parse(&window.schedule).is_none() {
+        return Err(format!("cannot parse schedule '{}'", window.schedule));
+    }
+    if duration::parse(&window.duration).is_err() {
+        return Err(format!("cannot parse duration '{}'", window.duration));
+    }
+    if !window.time_zone.is_empty() && TimeZone::get(&window.time_zone).is_err() {
+        return Err(format!("cannot parse time zone '{}'", window.time_zone));
+    }
+    if window.applications.is_empty() && window.namespaces.is_empty() && window.clusters.is_empty() {
+        return Err("one of applications, namespaces or clusters must be given".to_owned());
+    }
+    Ok(())
 }
 
 fn permits_at(windows: &[&SyncWindow], attempt: Attempt, now: Timestamp) -> bool {

@@ -1,0 +1,31 @@
+//! The services of the API server, one module a package, and the gRPC by which it asks the controllers.
+//!
+//! Generated from `api/proto`; requests and answers carry the messages of [`crate::v1alpha1`]. Their serde derives are
+//! the JSON of the REST API: field names as in the `.proto` files, zero values left out as Go leaves them out.
+#![allow(missing_docs, clippy::all, unreachable_pub)]
+
+pub use crate::repository;
+
+macro_rules! packages {
+    ($($module:ident: $file:literal;)*) => {$(
+        pub mod $module {
+            include!(concat!("generated/", $file, ".rs"));
+        }
+    )*};
+}
+
+packages! {
+    account: "account";
+    application: "application";
+    applicationset: "applicationset";
+    certificate: "certificate";
+    cluster: "cluster";
+    events: "events";
+    gpgkey: "gpgkey";
+    notification: "notification";
+    project: "project";
+    repocreds: "repocreds";
+    session: "session";
+    tree: "argosy.tree.v1";
+    version: "version";
+}

@@ -1,0 +1,309 @@
+//! Requests as they come in by HTTP: pieces of path and query, which are texts, and a JSON body, read into one message.
+
+use std::collections::BTreeMap;
+
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{Deserializer, Error as _, IntoDeserializer, Visitor};
+use serde_json::{Error, Value};
+
+/// A message that has not been read yet.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Input {
+    /// What a query says of a field; several of a list.
+    Texts(Vec<String>),
+    /// A part of the body.
+    Json(Value),
+    /// A message, by fields.
+    Fields(BTreeMap<String, Input>),
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Input::Fields(BTreeMap::new())
+    }
+}
+
+impl Input {
+    /// A body. `null` is how Go writes what is not there.
+    pub(super) fn json(mut value: Value) -> Self {
+        strip_nulls(&mut value);
+        Input::Json(value)
+    }
+
+    /// Sets the field at a path to a text; a second one makes it a list if `more`.
+    pub(super) fn set(&mut self, path: &str, text: &str, more: bool) {
+        let (head, rest) = path
+            .split_once('.')
+            .map_or((path, None), |(head, rest)| (head, Some(rest)));
+        match self {
+            Input::Fields(fields) => match rest {
+                Some(rest) => fields.entry(head.to_owned()).or_default().set(rest, text, more),
+                None => match fields.get_mut(head) {
+                    Some(Input::Texts(texts)) if more => texts.push(text.to_owned()),
+                    _ => drop(fields.insert(head.to_owned(), Input::Texts(vec![text.to_owned()]))),
+                },
+            },
+            Input::Json(Value::Object(object)) => match rest {
+                Some(rest) => {
+                    let inner = object
+                        .entry(head)
+                        .or_insert_with(|| Value::Object(Default::default()))
+                        .take();
+                    let mut inner = Input::Json(inner);
+                    inner.set(rest, text, more);
+                    if let Input::Json(inner) = inner {
+                        object.insert(head.to_owned(), inner);
+                    }
+                }
+                None => drop(object.insert(head.to_owned(), Value::String(text.to_owned()))),
+            },
+            // Whatever else stands there is no message; reading it will say so.
+            Input::Json(_) | Input::Texts(_) => {}
+        }
+    }
+
+    fn text(self) -> Result<String, Error> {
+        match self {
+            Input::Texts(mut texts) => Ok(texts.pop().unwrap_or_default()),
+            _ => Err(Error::custom("a text is expected")),
+        }
+    }
+}
+
+/// Values under these keys are documents of their own, in which `null` means something.
+const OPAQUE: &[&str] = &["valuesObject", "values"];
+
+fn strip_nulls(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|_, value| !value.is_null());
+            object
+                .iter_mut()
+                .filter(|(key, _)| !OPAQUE.contains(&key.as_str()))
+                .for_each(|(_, value)| strip_nulls(value));
+        }
+        Value::Array(list) => list.iter_mut().for_each(strip_nulls),
+        _ => {}
+    }
+}
+
+impl IntoDeserializer<'_, Error> for Input {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+macro_rules! parsed {
+    ($($method:ident $visit:ident $kind:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            match self {
+                Input::Json(value) => value.$method(visitor),
+                other => {
+                    let text = other.text()?;
+                    let read = text.parse().map_err(|_| Error::custom(format!("{text:?} is not {}", $kind)))?;
+                    visitor.$visit(read)
+                }
+            }
+        }
+    )*};
+}
+
+macro_rules! as_any {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            self.deserialize_any(visitor)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Input {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Input::Texts(mut texts) => visitor.visit_string(texts.pop().unwrap_or_default()),
+            Input::Json(value) => value.deserialize_any(visitor),
+            Input::Fields(fields) => visitor.visit_map(MapDeserializer::new(fields.into_iter())),
+        }
+    }
+
+    parsed! {
+        deserialize_bool visit_bool "a boolean";
+        deserialize_i8 visit_i8 "a number";
+        deserialize_i16 visit_i16 "a number";
+        deserialize_i32 visit_i32 "a number";
+        deserialize_i64 visit_i64 "a number";
+        deserialize_u8 visit_u8 "a number";
+        deserialize_u16 visit_u16 "a number";
+        deserialize_u32 visit_u32 "a number";
+        deserialize_u64 visit_u64 "a number";
+        deserialize_f32 visit_f32 "a number";
+        deserialize_f64 visit_f64 "a number";
+    }
+
+    as_any! {
+        deserialize_char deserialize_str deserialize_string deserialize_bytes deserialize_byte_buf deserialize_map
+        deserialize_identifier
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Input::Json(value) => value.deserialize_option(visitor),
+            other => visitor.visit_some(other),
+        }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Input::Texts(texts) => {
+                let each = texts.into_iter().map(|text| Input::Texts(vec![text]));
+                visitor.visit_seq(SeqDeserializer::new(each))
+            }
+            Input::Json(value) => value.deserialize_seq(visitor),
+            Input::Fields(_) => Err(Error::custom("a list is expected")),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self {
+            Input::Json(value) => value.deserialize_struct(name, fields, visitor),
+            Input::Fields(fields) => visitor.visit_map(MapDeserializer::new(fields.into_iter())),
+            Input::Texts(_) => Err(Error::custom("a message is expected, not a text")),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self {
+            Input::Json(value) => value.deserialize_enum(name, variants, visitor),
+            other => visitor.visit_enum(other.text()?.into_deserializer()),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use argosy_api::services::application::{
+        ApplicationQuery, ApplicationSyncRequest, ApplicationUpdateRequest,
+    };
+    use argosy_api::services::cluster::ClusterQuery;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_a_query_become_what_the_field_is() {
+        let mut input = Input::default();
+        for (path, text) in [
+            ("name", "a"),
+            ("projects", "x"),
+            ("projects", "y"),
+            ("unknown", "z"),
+        ] {
+            input.set(path, text, true);
+        }
+        let query = ApplicationQuery::deserialize(input).unwrap();
+        assert_eq!(query.name.as_deref(), Some("a"));
+        assert_eq!(query.projects, ["x", "y"]);
+
+        let mut input = Input::default();
+        input.set("id.type", "name", true);
+        input.set("id.value", "in-cluster", false);
+        let id = ClusterQuery::deserialize(input).unwrap().id.unwrap();
+        assert_eq!((id.r#type.as_str(), id.value.as_str()), ("name", "in-cluster"));
+    }
+
+    #[test]
+    fn the_path_wins_over_the_body() {
+        let mut input =
+            Input::json(json!({"name": "other", "dryRun": true, "revision": null, "strategy": null}));
+        input.set("name", "a", false);
+        let request = ApplicationSyncRequest::deserialize(input).unwrap();
+        assert_eq!((request.name.as_str(), request.dry_run), ("a", Some(true)));
+
+        let mut input = Input::default();
+        if let Input::Fields(fields) = &mut input {
+            fields.insert(
+                "application".into(),
+                Input::json(json!({"metadata": {"name": "b"}, "spec": {"project": "p"}})),
+            );
+        }
+        input.set("application.metadata.name", "a", false);
+        let request = ApplicationUpdateRequest::deserialize(input).unwrap();
+        assert_eq!(request.application.metadata.name, "a");
+        assert_eq!(request.application.spec.project, "p");
+    }
+
+    #[test]
+    fn a_text_that_does_not_fit_says_so() {
+        let mut input = Input::default();
+        input.set("dryRun", "perhaps", true);
+        let error = ApplicationSyncRequest::deserialize(input)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("\"perhaps\" is not a boolean"), "{error}");
+    }
+
+    #[test]
+    fn nulls_inside_helm_values_stay() {
+        let input =
+            Input::json(json!({"spec": {"source": {"helm": {"valuesObject": {"a": null}}, "path": null}}}));
+        let Input::Json(value) = input else {
+            panic!("a body is JSON")
+        };
+        assert_eq!(
+            value,
+            json!({"spec": {"source": {"helm": {"valuesObject": {"a": null}}}}})
+        );
+    }
+}

@@ -1,0 +1,242 @@
+//! `account.AccountService`: local accounts, their passwords and tokens.
+
+use std::collections::BTreeMap;
+
+use argosy_api::services::account::account_service_server::AccountService;
+use argosy_api::services::account::{
+    Account, AccountsList, CanIRequest, CanIResponse, CreateTokenRequest, CreateTokenResponse,
+    DeleteTokenRequest, EmptyResponse, GetAccountRequest, ListAccountRequest, Token, UpdatePasswordRequest,
+    UpdatePasswordResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::Api;
+use crate::auth::{self, Caller, session};
+use crate::gate::{Get, Granted, Shut, Update};
+use crate::state::accounts::{self, secret_key};
+
+/// Resources and actions that policies know.
+const RESOURCES: &[&str] = &[
+    "clusters",
+    "projects",
+    "applications",
+    "applicationsets",
+    "repositories",
+    "write-repositories",
+    "certificates",
+    "accounts",
+    "gpgkeys",
+    "logs",
+    "exec",
+    "extensions",
+];
+const ACTIONS: &[&str] = &[
+    "get", "create", "update", "delete", "sync", "rollback", "override", "action", "invoke",
+];
+
+#[tonic::async_trait]
+impl AccountService for Api {
+    async fn can_i(&self, request: Request<CanIRequest>) -> Result<Response<CanIResponse>, Status> {
+        let caller = auth::caller(&request)?;
+        let CanIRequest {
+            resource,
+            action,
+            subresource,
+        } = request.into_inner();
+        if !RESOURCES.contains(&resource.as_str()) {
+            return Err(Status::invalid_argument(format!(
+                "{resource} does not contain valid resources: {RESOURCES:?}"
+            )));
+        }
+        if !ACTIONS.contains(&action.split('/').next().unwrap_or_default()) {
+            return Err(Status::invalid_argument(format!(
+                "{action} does not contain valid actions: {ACTIONS:?}"
+            )));
+        }
+        let can = self.gate.can(&caller, &resource, &action, &subresource);
+        Ok(Response::new(CanIResponse {
+            value: if can { "yes" } else { "no" }.to_owned(),
+        }))
+    }
+
+    async fn update_password(
+        &self,
+        request: Request<UpdatePasswordRequest>,
+    ) -> Result<Response<UpdatePasswordResponse>, Status> {
+        let caller = auth::caller(&request)?;
+        let request = request.into_inner();
+        let name = match request.name.as_str() {
+            "" => caller.name().to_owned(),
+            name => name.to_owned(),
+        };
+        let granted = self.own_or_granted(&caller, &name)?;
+        let settings = self.plane.settings();
+        // The caller proves who they are once more; for a local account by its password.
+        let user = caller
+            .user()
+            .ok_or_else(|| Status::unauthenticated("no session information"))?;
+        let Some(own) = settings.accounts.get(&user.name) else {
+            return Err(Status::permission_denied("only local accounts have passwords"));
+        };
+        let guess = self.limiter.guess(&user.name, self.auth.now());
+        let guess = guess.ok_or_else(|| Status::invalid_argument("current password does not match"))?;
+        if !self
+            .passwords
+            .fits(&request.current_password, Some(&own.password_hash))
+            .await?
+        {
+            self.limiter.failed(guess).await;
+            return Err(Status::invalid_argument("current password does not match"));
+        }
+        self.limiter.succeeded(guess).await;
+        if !settings.accounts.contains_key(&name) {
+            return Err(Status::not_found(format!("account '{name}' does not exist")));
+        }
+        let pattern = regex::Regex::new(&settings.password_pattern).map_err(|_| {
+            Status::failed_precondition("passwordPattern of argocd-cm is not a regular expression")
+        })?;
+        if !pattern.is_match(&request.new_password) {
+            return Err(Status::invalid_argument(format!(
+                "new password does not match the following expression: {}",
+                settings.password_pattern
+            )));
+        }
+        let hash = self.passwords.hash(&request.new_password).await?;
+        let data = BTreeMap::from([
+            (secret_key(&name, "password"), Some(hash)),
+            (
+                secret_key(&name, "passwordMtime"),
+                Some(argosy_runtime::clock::rfc3339(self.now())),
+            ),
+        ]);
+        self.plane.write_account(&granted, data).await?;
+        tracing::info!(account = name, by = user.name, "a password was changed");
+        Ok(Response::new(UpdatePasswordResponse {}))
+    }
+
+    async fn list_accounts(
+        &self,
+        request: Request<ListAccountRequest>,
+    ) -> Result<Response<AccountsList>, Status> {
+        let caller = auth::caller(&request)?;
+        let settings = self.plane.settings();
+        let shut = settings.accounts.keys().map(|name| account(name));
+        let visible: Vec<Granted<String, Get>> = self.gate.filter(&caller, shut);
+        let items = visible.iter().map(|name| self.shown(name)).collect();
+        Ok(Response::new(AccountsList { items }))
+    }
+
+    async fn get_account(&self, request: Request<GetAccountRequest>) -> Result<Response<Account>, Status> {
+        let caller = auth::caller(&request)?;
+        let name = request.into_inner().name;
+        let granted = if caller.name() == name {
+            None
+        } else {
+            Some(self.gate.open::<Get, _>(&caller, account(&name))?)
+        };
+        let name = granted.map_or(name, Granted::into_inner);
+        if !self.plane.settings().accounts.contains_key(&name) {
+            return Err(Status::not_found(format!("account '{name}' does not exist")));
+        }
+        Ok(Response::new(self.shown(&name)))
+    }
+
+    async fn create_token(
+        &self,
+        request: Request<CreateTokenRequest>,
+    ) -> Result<Response<CreateTokenResponse>, Status> {
+        let caller = auth::caller(&request)?;
+        let CreateTokenRequest { name, expires_in, id } = request.into_inner();
+        let granted = self.own_or_granted(&caller, &name)?;
+        if expires_in < 0 {
+            return Err(Status::invalid_argument("expiresIn must not be negative"));
+        }
+        let settings = self.plane.settings();
+        let account = settings.accounts.get(&name);
+        let account = account.ok_or_else(|| Status::not_found(format!("account '{name}' does not exist")))?;
+        if !account.api_key {
+            return Err(Status::invalid_argument(format!(
+                "account '{name}' does not have apiKey capability"
+            )));
+        }
+        let id = if id.is_empty() { session::uuid()? } else { id };
+        if account.tokens.iter().any(|token| token.id == id) {
+            return Err(Status::invalid_argument(format!(
+                "account already has token with id '{id}'"
+            )));
+        }
+        let now = self.auth.now();
+        let lasts = (expires_in > 0).then_some(expires_in);
+        let token = session::issue(&self.plane, format!("{name}:apiKey"), id.clone(), now, lasts)?;
+        let mut tokens = account.tokens.clone();
+        tokens.push(accounts::Token {
+            id,
+            issued_at: now,
+            expires_at: lasts.map_or(0, |lasts| now.saturating_add(lasts)),
+        });
+        self.write_tokens(&granted, &name, &tokens).await?;
+        Ok(Response::new(CreateTokenResponse { token }))
+    }
+
+    async fn delete_token(
+        &self,
+        request: Request<DeleteTokenRequest>,
+    ) -> Result<Response<EmptyResponse>, Status> {
+        let caller = auth::caller(&request)?;
+        let DeleteTokenRequest { name, id } = request.into_inner();
+        let granted = self.own_or_granted(&caller, &name)?;
+        let settings = self.plane.settings();
+        let account = settings.accounts.get(&name);
+        let account = account.ok_or_else(|| Status::not_found(format!("account '{name}' does not exist")))?;
+        let mut tokens = account.tokens.clone();
+        tokens.retain(|token| token.id != id);
+        if tokens.len() != account.tokens.len() {
+            self.write_tokens(&granted, &name, &tokens).await?;
+        }
+        Ok(Response::new(EmptyResponse {}))
+    }
+}
+
+/// An account as the gate knows it.
+fn account(name: &str) -> Shut<String> {
+    Shut::new("accounts", name.to_owned(), String::new(), name.to_owned())
+}
+
+impl Api {
+    /// People may change their own account; others need the right to.
+    fn own_or_granted(&self, caller: &Caller, name: &str) -> Result<Granted<String, Update>, Status> {
+        match caller.user() {
+            Some(user) if user.name == name && user.project_role().is_none() => {
+                Ok(Granted::own_account(user))
+            }
+            _ => self.gate.open(caller, account(name)),
+        }
+    }
+
+    fn shown(&self, name: &str) -> Account {
+        let settings = self.plane.settings();
+        let account = settings.accounts.get(name).cloned().unwrap_or_default();
+        let token = |token: &accounts::Token| Token {
+            id: token.id.clone(),
+            issued_at: token.issued_at,
+            expires_at: token.expires_at,
+        };
+        Account {
+            name: name.to_owned(),
+            enabled: account.enabled,
+            capabilities: account.capabilities(),
+            tokens: account.tokens.iter().map(token).collect(),
+        }
+    }
+
+    async fn write_tokens(
+        &self,
+        granted: &Granted<String, Update>,
+        name: &str,
+        tokens: &[accounts::Token],
+    ) -> Result<(), Status> {
+        let text = serde_json::to_string(tokens).unwrap_or_default();
+        let data = BTreeMap::from([(secret_key(name, "tokens"), Some(text))]);
+        self.plane.write_account(granted, data).await
+    }
+}

@@ -1,0 +1,230 @@
+//! `certificate.CertificateService`: certificates of Git servers (`argocd-tls-certs-cm`) and their SSH host keys
+//! (`argocd-ssh-known-hosts-cm`).
+
+use std::collections::BTreeMap;
+
+use argosy_api::glob;
+use argosy_api::services::certificate::certificate_service_server::CertificateService;
+use argosy_api::services::certificate::{RepositoryCertificateCreateRequest, RepositoryCertificateQuery};
+use argosy_api::v1alpha1::{RepositoryCertificate, RepositoryCertificateList};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tonic::{Request, Response, Status};
+
+use super::Api;
+use crate::auth;
+use crate::gate::{Create, Delete, Get};
+
+const TLS: &str = "argocd-tls-certs-cm";
+const SSH: &str = "argocd-ssh-known-hosts-cm";
+const SSH_KEY: &str = "ssh_known_hosts";
+
+/// One line of known hosts: hosts, type, key.
+fn ssh_entry(line: &str) -> Option<RepositoryCertificate> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    let mut words = line.split_whitespace();
+    let (host, kind, key) = (words.next()?, words.next()?, words.next()?);
+    let bytes = STANDARD.decode(key).ok()?;
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
+    Some(RepositoryCertificate {
+        server_name: host.to_owned(),
+        cert_type: "ssh".to_owned(),
+        cert_sub_type: kind.to_owned(),
+        cert_data: key.as_bytes().to_vec(),
+        cert_info: format!("SHA256:{}", STANDARD_NO_PAD.encode(digest.as_ref())),
+    })
+}
+
+fn tls_entry(host: &str, pem: &str) -> RepositoryCertificate {
+    RepositoryCertificate {
+        server_name: host.to_owned(),
+        cert_type: "https".to_owned(),
+        cert_data: pem.as_bytes().to_vec(),
+        ..RepositoryCertificate::default()
+    }
+}
+
+fn selected(query: &RepositoryCertificateQuery, certificate: &RepositoryCertificate) -> bool {
+    let any = |wanted: &str| wanted.is_empty() || wanted == "*";
+    (any(&query.host_name_pattern) || glob::matches(&query.host_name_pattern, &certificate.server_name))
+        && (any(&query.cert_type) || query.cert_type == certificate.cert_type)
+        && (any(&query.cert_sub_type) || query.cert_sub_type == certificate.cert_sub_type)
+}
+
+/// Certificates without their data where only a list is wanted, as Argo CD gives them.
+fn listed(mut items: Vec<RepositoryCertificate>) -> Response<RepositoryCertificateList> {
+    for item in &mut items {
+        item.cert_data.clear();
+    }
+    Response::new(RepositoryCertificateList {
+        items,
+        ..RepositoryCertificateList::default()
+    })
+}
+
+fn check_pem(pem: &str) -> Result<(), Status> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(()),
+        _ => Err(Status::invalid_argument(
+            "certData: no certificate in PEM form is in it",
+        )),
+    }
+}
+
+#[tonic::async_trait]
+impl CertificateService for Api {
+    async fn list_certificates(
+        &self,
+        request: Request<RepositoryCertificateQuery>,
+    ) -> Result<Response<RepositoryCertificateList>, Status> {
+        let caller = auth::caller(&request)?;
+        let query = request.into_inner();
+        let tls = self
+            .gate
+            .open::<Get, _>(&caller, self.plane.config_map(TLS, "certificates", ""))?;
+        let ssh = self
+            .gate
+            .open::<Get, _>(&caller, self.plane.config_map(SSH, "certificates", ""))?;
+        let tls = tls.data.iter().map(|(host, pem)| tls_entry(host, pem));
+        let ssh = ssh
+            .data
+            .get(SSH_KEY)
+            .map_or("", String::as_str)
+            .lines()
+            .filter_map(ssh_entry);
+        let items = tls
+            .chain(ssh)
+            .filter(|certificate| selected(&query, certificate))
+            .collect();
+        Ok(listed(items))
+    }
+
+    async fn create_certificate(
+        &self,
+        request: Request<RepositoryCertificateCreateRequest>,
+    ) -> Result<Response<RepositoryCertificateList>, Status> {
+        let caller = auth::caller(&request)?;
+        let request = request.into_inner();
+        let tls = self
+            .gate
+            .open::<Create, _>(&caller, self.plane.config_map(TLS, "certificates", ""))?;
+        let ssh = self
+            .gate
+            .open::<Create, _>(&caller, self.plane.config_map(SSH, "certificates", ""))?;
+        let mut hosts: BTreeMap<String, Option<String>> = BTreeMap::new();
+        let mut lines: Vec<String> = ssh
+            .data
+            .get(SSH_KEY)
+            .map_or("", String::as_str)
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        let (mut made, mut ssh_changed) = (Vec::new(), false);
+        for certificate in request.certificates.unwrap_or_default().items {
+            let host = certificate.server_name.clone();
+            if host.is_empty() || host.contains(char::is_whitespace) {
+                return Err(Status::invalid_argument(format!(
+                    "serverName: {host:?} is not the name of a host"
+                )));
+            }
+            let text = String::from_utf8(certificate.cert_data.clone())
+                .map_err(|_| Status::invalid_argument("certData: it is not text"))?;
+            match certificate.cert_type.as_str() {
+                "https" => {
+                    check_pem(&text)?;
+                    match tls.data.get(&host) {
+                        Some(known) if *known == text => continue,
+                        Some(_) if !request.upsert => return Err(exists(&host)),
+                        _ => drop(hosts.insert(host, Some(text))),
+                    }
+                }
+                "ssh" => {
+                    let line = format!("{host} {} {}", certificate.cert_sub_type, text.trim());
+                    let entry = ssh_entry(&line).ok_or_else(|| {
+                        Status::invalid_argument("certData: it is not an SSH key in base64")
+                    })?;
+                    let same = |line: &String| {
+                        ssh_entry(line).is_some_and(|known| {
+                            known.server_name == entry.server_name
+                                && known.cert_sub_type == entry.cert_sub_type
+                        })
+                    };
+                    match lines.iter().position(same) {
+                        Some(at) if ssh_entry(&lines[at]).as_ref() == Some(&entry) => continue,
+                        Some(_) if !request.upsert => return Err(exists(&host)),
+                        Some(at) => lines[at] = line,
+                        None => lines.push(line),
+                    }
+                    ssh_changed = true;
+                }
+                other => {
+                    return Err(Status::invalid_argument(format!(
+                        "certType: {other:?} is neither https nor ssh"
+                    )));
+                }
+            }
+            made.push(certificate);
+        }
+        if !hosts.is_empty() {
+            self.plane.write_config_map(&tls, TLS, hosts).await?;
+        }
+        if ssh_changed {
+            let data = BTreeMap::from([(SSH_KEY.to_owned(), Some(lines.join("\n") + "\n"))]);
+            self.plane.write_config_map(&ssh, SSH, data).await?;
+        }
+        Ok(listed(made))
+    }
+
+    async fn delete_certificate(
+        &self,
+        request: Request<RepositoryCertificateQuery>,
+    ) -> Result<Response<RepositoryCertificateList>, Status> {
+        let caller = auth::caller(&request)?;
+        let query = request.into_inner();
+        let tls = self
+            .gate
+            .open::<Delete, _>(&caller, self.plane.config_map(TLS, "certificates", ""))?;
+        let ssh = self
+            .gate
+            .open::<Delete, _>(&caller, self.plane.config_map(SSH, "certificates", ""))?;
+        if query.host_name_pattern.is_empty() {
+            return Err(Status::invalid_argument(
+                "hostNamePattern: name the hosts whose certificates are to go",
+            ));
+        }
+        let mut gone: Vec<_> = tls.data.iter().map(|(host, pem)| tls_entry(host, pem)).collect();
+        gone.retain(|certificate| selected(&query, certificate));
+        let hosts: BTreeMap<_, _> = gone.iter().map(|gone| (gone.server_name.clone(), None)).collect();
+        if !hosts.is_empty() {
+            self.plane.write_config_map(&tls, TLS, hosts).await?;
+        }
+        let text = ssh.data.get(SSH_KEY).map_or("", String::as_str);
+        let (mut kept, mut any) = (String::new(), false);
+        for line in text.lines() {
+            match ssh_entry(line).filter(|certificate| selected(&query, certificate)) {
+                Some(certificate) => {
+                    gone.push(certificate);
+                    any = true;
+                }
+                None => kept += &format!("{line}\n"),
+            }
+        }
+        if any {
+            let data = BTreeMap::from([(SSH_KEY.to_owned(), Some(kept))]);
+            self.plane.write_config_map(&ssh, SSH, data).await?;
+        }
+        Ok(listed(gone))
+    }
+}
+
+fn exists(host: &str) -> Status {
+    Status::invalid_argument(format!(
+        "certificate for {host} exists with other data, use upsert to change it"
+    ))
+}

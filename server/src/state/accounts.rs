@@ -1,0 +1,162 @@
+//! Local accounts: `argocd-cm` names them, `argocd-secret` has their passwords and tokens.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The account that every installation has.
+pub(crate) const ADMIN: &str = "admin";
+
+/// A local account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// May it be used at all?
+    pub enabled: bool,
+    /// May it log in with a password?
+    pub login: bool,
+    /// May it have tokens?
+    pub api_key: bool,
+    /// bcrypt; empty if it has no password.
+    pub password_hash: String,
+    /// Tokens issued before are void.
+    pub password_mtime: Option<Timestamp>,
+    /// The tokens that count.
+    pub tokens: Vec<Token>,
+}
+
+/// A token that was issued, as `argocd-secret` lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Token {
+    /// Its `jti`.
+    pub id: String,
+    /// Seconds since 1970.
+    #[serde(rename = "iat")]
+    pub issued_at: i64,
+    /// Seconds since 1970; 0 for never.
+    #[serde(rename = "exp", skip_serializing_if = "zero")]
+    pub expires_at: i64,
+}
+
+fn zero(value: &i64) -> bool {
+    *value == 0
+}
+
+impl Account {
+    /// What it can do, in Argo CD's words.
+    pub(crate) fn capabilities(&self) -> Vec<String> {
+        let words = [("login", self.login), ("apiKey", self.api_key)];
+        words
+            .iter()
+            .filter(|(_, can)| *can)
+            .map(|(word, _)| (*word).to_owned())
+            .collect()
+    }
+}
+
+/// Key of an account's value in `argocd-secret`: `admin.password` or `accounts.alice.password`.
+pub(crate) fn secret_key(account: &str, what: &str) -> String {
+    match account {
+        ADMIN => format!("admin.{what}"),
+        _ => format!("accounts.{account}.{what}"),
+    }
+}
+
+/// Reads the accounts.
+pub(crate) fn read(
+    config: &BTreeMap<String, String>,
+    secret: &BTreeMap<String, Vec<u8>>,
+) -> BTreeMap<String, Account> {
+    let mut accounts = BTreeMap::from([(
+        ADMIN.to_owned(),
+        Account {
+            enabled: config.get("admin.enabled").is_none_or(|text| text != "false"),
+            login: true,
+            ..Account::default()
+        },
+    )]);
+    for (key, value) in config {
+        let Some(name) = key
+            .strip_prefix("accounts.")
+            .filter(|name| !name.ends_with(".enabled"))
+        else {
+            continue;
+        };
+        let account = accounts.entry(name.to_owned()).or_insert_with(|| Account {
+            enabled: true,
+            ..Account::default()
+        });
+        for word in value.split(',').map(str::trim) {
+            account.login |= word == "login";
+            account.api_key |= word == "apiKey";
+        }
+        if let Some(enabled) = config.get(&format!("accounts.{name}.enabled")) {
+            account.enabled = enabled == "true";
+        }
+    }
+    for (name, account) in &mut accounts {
+        let text = |what: &str| {
+            let bytes = secret.get(&secret_key(name, what));
+            bytes
+                .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+                .unwrap_or_default()
+        };
+        account.password_hash = text("password");
+        account.password_mtime = text("passwordMtime").parse().ok();
+        account.tokens = serde_json::from_str(&text("tokens")).unwrap_or_default();
+    }
+    accounts
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn config(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn an_account_is_what_the_config_map_says_and_the_secret_knows() {
+        let secret = BTreeMap::from([
+            ("admin.password".to_owned(), b"$2a$10$x".to_vec()),
+            (
+                "accounts.ci.tokens".to_owned(),
+                br#"[{"id":"a","iat":5},{"id":"b","iat":6,"exp":7}]"#.to_vec(),
+            ),
+        ]);
+        let accounts = read(
+            &config(&[
+                ("accounts.ci", "apiKey, login"),
+                ("accounts.ci.enabled", "false"),
+                ("url", "x"),
+            ]),
+            &secret,
+        );
+        assert_eq!(accounts.keys().collect::<Vec<_>>(), ["admin", "ci"]);
+        assert_eq!(accounts["admin"].capabilities(), ["login"]);
+        assert_eq!(accounts["admin"].password_hash, "$2a$10$x");
+        let ci = &accounts["ci"];
+        assert!(!ci.enabled);
+        assert_eq!(ci.capabilities(), ["login", "apiKey"]);
+        assert_eq!(
+            ci.tokens[1],
+            Token {
+                id: "b".into(),
+                issued_at: 6,
+                expires_at: 7
+            }
+        );
+    }
+
+    #[test]
+    fn admin_is_there_unless_it_is_turned_off() {
+        assert!(read(&config(&[]), &BTreeMap::new())["admin"].enabled);
+        assert!(!read(&config(&[("admin.enabled", "false")]), &BTreeMap::new())["admin"].enabled);
+    }
+}

@@ -1,0 +1,152 @@
+//! Plain HTTP: the REST API and what stands beside it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use tonic::Status;
+use tonic::body::Body;
+
+use crate::auth::Identity;
+use crate::rest::{self, BODY_LEN_MAX, Head, Rest};
+use crate::state::ControlPlane;
+use crate::webhook::Webhooks;
+
+/// Everything over HTTP that is not gRPC.
+pub(crate) struct Web {
+    pub plane: Arc<ControlPlane>,
+    pub rest: Rest,
+    pub webhooks: Webhooks,
+    /// Content types of requests that change something; empty for any.
+    pub content_types: Vec<String>,
+    pub x_frame_options: String,
+    pub content_security_policy: String,
+}
+
+impl Web {
+    /// Answers a request.
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        identity: Identity,
+        secure: bool,
+    ) -> Response<Body> {
+        let mut response = self.route(request, identity, secure).await;
+        let headers = response.headers_mut();
+        let mut set = |name: &'static str, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value)
+                && !value.is_empty()
+            {
+                headers.insert(name, value);
+            }
+        };
+        set("x-frame-options", &self.x_frame_options);
+        set("content-security-policy", &self.content_security_policy);
+        set("x-xss-protection", "1");
+        response
+    }
+
+    async fn route(&self, request: Request<Incoming>, identity: Identity, secure: bool) -> Response<Body> {
+        let path = request.uri().path().to_owned();
+        match path.as_str() {
+            "/healthz" => self.health(),
+            "/api/webhook" => self.webhook(request).await,
+            path if path == "/api/version" || path.starts_with("/api/v1/") => {
+                self.api(request, identity, secure).await
+            }
+            _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        }
+    }
+
+    fn health(&self) -> Response<Body> {
+        match self.plane.is_listed() {
+            true => text(StatusCode::OK, "ok"),
+            false => text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the control plane has not been listed yet",
+            ),
+        }
+    }
+
+    async fn api(&self, request: Request<Incoming>, identity: Identity, secure: bool) -> Response<Body> {
+        if !self.is_acceptable(&request) {
+            return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Invalid content type");
+        }
+        let (parts, body) = request.into_parts();
+        let body = match read(body, BODY_LEN_MAX).await {
+            Ok(body) => body,
+            Err(status) => return rest::error_response(&status),
+        };
+        let head = Head {
+            method: parts.method,
+            path: parts.uri.path().to_owned(),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            headers: parts.headers,
+            identity,
+            secure,
+        };
+        self.rest.answer(head, body).await
+    }
+
+    /// Requests that change something must have a content type that a page of another site cannot send unasked.
+    fn is_acceptable<B>(&self, request: &Request<B>) -> bool {
+        let types: Vec<&str> = self
+            .content_types
+            .iter()
+            .map(|each| each.trim())
+            .filter(|each| !each.is_empty())
+            .collect();
+        if request.method() == Method::GET || types.is_empty() {
+            return true;
+        }
+        let sent = request
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let sent = sent.split(';').next().unwrap_or_default().trim();
+        types.iter().any(|known| known.eq_ignore_ascii_case(sent))
+    }
+
+    async fn webhook(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.method() != Method::POST {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "a webhook is a POST");
+        }
+        let (parts, body) = request.into_parts();
+        let max = self.plane.settings().config.webhook_payload_bytes_max;
+        let Ok(body) = read(body, usize::try_from(max).unwrap_or(usize::MAX)).await else {
+            return text(
+                StatusCode::BAD_REQUEST,
+                &format!(
+                    "Webhook processing failed: payload must be valid JSON under {} MB",
+                    max >> 20
+                ),
+            );
+        };
+        let (status, message) = self.webhooks.take(&parts.headers, &body);
+        text(status, &message)
+    }
+}
+
+async fn read(body: Incoming, max: usize) -> Result<Bytes, Status> {
+    match Limited::new(body, max).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) => Err(Status::invalid_argument(format!(
+            "read the body, of at most {max} bytes: {error}"
+        ))),
+    }
+}
+
+fn text(status: StatusCode, message: &str) -> Response<Body> {
+    let mut response = Response::new(Body::new(http_body_util::Full::new(Bytes::from(
+        message.to_owned(),
+    ))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    response
+}

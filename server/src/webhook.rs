@@ -1,0 +1,264 @@
+//! Pushes that Git hosts and registries tell: a hint that some Applications may be worth a look, and nothing more.
+//!
+//! A payload becomes a set of ([`Push`]) repository and revision; sets are merged while they wait, and every second what
+//! has gathered is matched against all Applications once. However many hooks come in, an Application is asked to be
+//! looked at at most once a second, and each waiting push is a few texts in a set of bounded size.
+
+mod payload;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use argosy_api::annotation;
+use argosy_api::v1alpha1::{Application, ApplicationSource};
+use argosy_runtime::tasks::Tasks;
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::metrics::Metrics;
+use crate::service::spec_sources;
+use crate::state::ControlPlane;
+
+/// Pushes that may wait; Argo CD's length of the queue.
+const WAITING_MAX: usize = 50_000;
+/// How long pushes gather.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// Something was pushed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Push {
+    /// Host and path of the repository, without scheme, user, port and `.git`.
+    pub repo: String,
+    /// Branch or tag.
+    pub revision: String,
+    /// It is the branch that is meant if none is named.
+    pub is_default: bool,
+    /// Files that changed, if the host tells.
+    pub changed: Option<Vec<String>>,
+}
+
+/// Takes webhooks.
+pub(crate) struct Webhooks {
+    plane: Arc<ControlPlane>,
+    metrics: Arc<Metrics>,
+    waiting: Arc<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    pushes: Mutex<HashSet<Push>>,
+    some: Notify,
+}
+
+impl Webhooks {
+    /// Starts the task that looks through Applications.
+    pub(crate) fn start(tasks: &Tasks, plane: Arc<ControlPlane>, metrics: Arc<Metrics>) -> Self {
+        let waiting = Arc::new(Waiting::default());
+        let hooks = Webhooks {
+            plane: plane.clone(),
+            metrics,
+            waiting: waiting.clone(),
+        };
+        tasks.spawn_restarting("webhooks", move || {
+            let (plane, waiting) = (plane.clone(), waiting.clone());
+            async move {
+                loop {
+                    waiting.some.notified().await;
+                    tokio::time::sleep(GATHER).await;
+                    let pushes = std::mem::take(&mut *waiting.pushes.lock());
+                    if pushes.is_empty() {
+                        continue;
+                    }
+                    let asked = plane.ask_for_looks(|app| touches(app, &pushes)).await;
+                    tracing::info!(pushes = pushes.len(), applications = asked, "webhooks");
+                }
+            }
+        });
+        hooks
+    }
+
+    /// Takes one in: the status and text of the answer.
+    pub(crate) fn take(&self, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
+        let secret = |key: &str| {
+            let secret = self.plane.own_secret("argocd-secret");
+            secret
+                .map(|secret| secret.text(key))
+                .filter(|text| !text.is_empty())
+        };
+        let pushes = match payload::read(headers, body, &secret) {
+            Ok(pushes) => pushes,
+            Err(error) => return (error.status(), format!("Webhook processing failed: {error}")),
+        };
+        let mut waiting = self.waiting.pushes.lock();
+        if waiting.len() + pushes.len() > WAITING_MAX {
+            return (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Queue is full, discarding webhook payload".to_owned(),
+            );
+        }
+        for push in pushes {
+            self.metrics.webhook(&push.repo);
+            waiting.insert(push);
+        }
+        drop(waiting);
+        self.waiting.some.notify_one();
+        (StatusCode::OK, String::new())
+    }
+}
+
+/// Could any of the pushes change what an Application wants?
+fn touches(app: &Application, pushes: &HashSet<Push>) -> bool {
+    let mut sources = spec_sources(&app.spec);
+    if let Some(hydrator) = &app.spec.source_hydrator {
+        sources.push(ApplicationSource {
+            repo_url: hydrator.dry_source.repo_url.clone(),
+            target_revision: hydrator.dry_source.target_revision.clone(),
+            path: hydrator.dry_source.path.clone(),
+            ..ApplicationSource::default()
+        });
+    }
+    let paths = app.metadata.annotations.get(annotation::MANIFEST_GENERATE_PATHS);
+    sources.iter().any(|source| {
+        let repo = repo_of(&source.repo_url);
+        pushes.iter().any(|push| {
+            push.repo == repo
+                && is_revision(&source.target_revision, push)
+                && is_in_paths(paths.map(String::as_str), source, push)
+        })
+    })
+}
+
+/// Host and path of a repository, however its URL is written.
+fn repo_of(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let is_url = rest.len() != url.len();
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let (host, path) = match rest.split_once(if is_url { '/' } else { ':' }) {
+        Some(parts) => parts,
+        None => rest.split_once('/').unwrap_or((rest, "")),
+    };
+    let host = host.split(':').next().unwrap_or_default().to_lowercase();
+    let path = path.trim_matches('/');
+    let path = path.strip_suffix(".git").unwrap_or(path);
+    format!("{host}/{path}").to_lowercase()
+}
+
+fn is_revision(wanted: &str, push: &Push) -> bool {
+    let plain = wanted
+        .strip_prefix("refs/heads/")
+        .or_else(|| wanted.strip_prefix("refs/tags/"))
+        .unwrap_or(wanted);
+    if wanted.is_empty() || wanted == "HEAD" {
+        return push.is_default;
+    }
+    if plain == push.revision {
+        return true;
+    }
+    let tag = push.revision.trim_start_matches('v');
+    matches!((semver::VersionReq::parse(wanted), semver::Version::parse(tag)), (Ok(range), Ok(tag)) if range.matches(&tag))
+}
+
+fn is_in_paths(paths: Option<&str>, source: &ApplicationSource, push: &Push) -> bool {
+    let (Some(paths), Some(changed)) = (paths.filter(|paths| !paths.is_empty()), &push.changed) else {
+        return true;
+    };
+    // A host that tells no file of a push has not told which there are.
+    if changed.is_empty() {
+        return true;
+    }
+    let paths = annotation::manifest_generate_paths(paths, &source.path);
+    changed.iter().any(|file| {
+        let file = file.trim_start_matches('/');
+        paths.iter().any(|path| {
+            let path = path.trim_matches('/');
+            path.is_empty()
+                || path == "."
+                || file == path
+                || file.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
+                || argosy_api::glob::matches_path(path, file)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(revision: &str, is_default: bool, changed: Option<&[&str]>) -> Push {
+        Push {
+            repo: "git.example.com/team/app".into(),
+            revision: revision.into(),
+            is_default,
+            changed: changed.map(|files| files.iter().map(|file| (*file).to_owned()).collect()),
+        }
+    }
+
+    fn app(url: &str, revision: &str, paths: Option<&str>) -> Application {
+        let mut app = Application::default();
+        app.spec.source = Some(ApplicationSource {
+            repo_url: url.into(),
+            target_revision: revision.into(),
+            path: "deploy".into(),
+            ..ApplicationSource::default()
+        });
+        if let Some(paths) = paths {
+            app.metadata
+                .annotations
+                .insert(annotation::MANIFEST_GENERATE_PATHS.into(), paths.into());
+        }
+        app
+    }
+
+    #[test]
+    fn a_repository_is_the_same_however_its_url_is_written() {
+        for url in [
+            "https://git.example.com/team/app",
+            "https://user:pass@git.example.com:8443/team/app.git",
+            "ssh://git@git.example.com:22/team/app.git/",
+            "git@git.example.com:team/app.git",
+            "HTTPS://Git.Example.com/Team/App",
+        ] {
+            assert!(
+                touches(
+                    &app(url, "main", None),
+                    &HashSet::from([push("main", true, None)])
+                ),
+                "{url}"
+            );
+        }
+        assert!(!touches(
+            &app("https://git.example.com/team/app2", "main", None),
+            &HashSet::from([push("main", true, None)])
+        ));
+    }
+
+    #[test]
+    fn only_the_revision_that_was_pushed_matters() {
+        let touched = |wanted: &str, push: Push| {
+            touches(
+                &app("https://git.example.com/team/app", wanted, None),
+                &HashSet::from([push]),
+            )
+        };
+        assert!(touched("", push("main", true, None)));
+        assert!(touched("HEAD", push("main", true, None)));
+        assert!(!touched("HEAD", push("feature", false, None)));
+        assert!(touched("refs/heads/feature", push("feature", false, None)));
+        assert!(touched("^1.2", push("v1.3.0", false, None)));
+        assert!(!touched("^1.2", push("v2.0.0", false, None)));
+    }
+
+    #[test]
+    fn files_outside_of_the_paths_change_nothing() {
+        let touched = |changed: &[&str]| {
+            let app = app("https://git.example.com/team/app", "main", Some(".;/shared"));
+            touches(&app, &HashSet::from([push("main", true, Some(changed))]))
+        };
+        assert!(touched(&["deploy/values.yaml"]));
+        assert!(touched(&["README.md", "shared/base.yaml"]));
+        assert!(!touched(&["README.md", "deployment/x.yaml"]));
+        assert!(touched(&[]), "a host that tells no files");
+    }
+}

@@ -1,0 +1,124 @@
+//! Logging in and out, and what tokens are worth.
+
+use argosy_api::services::session::session_service_client::SessionServiceClient;
+use argosy_api::services::session::{GetUserInfoRequest, SessionDeleteRequest};
+use argosy_test_cluster::api::kinds;
+use serde_json::json;
+use tonic::Code;
+
+use crate::world::{ADMIN_PASSWORD, log_in, run, start, with, world};
+
+#[test]
+fn a_password_opens_a_session_and_logging_out_ends_it() {
+    run(async {
+        let world = world().await;
+        let token = world.admin().await;
+        let mut client = SessionServiceClient::new(world.channel.clone());
+        let info = client.get_user_info(with(&token, GetUserInfoRequest {})).await.unwrap().into_inner();
+        assert_eq!((info.logged_in, info.username.as_str(), info.iss.as_str()), (true, "admin", "argocd"));
+        client.delete(with(&token, SessionDeleteRequest {})).await.unwrap();
+        let info = client.get_user_info(with(&token, GetUserInfoRequest {})).await.unwrap().into_inner();
+        assert!(!info.logged_in);
+        let (status, body) = world.http("GET", "/api/v1/applications", &token, None).await;
+        assert_eq!(status, 401, "{body}");
+    });
+}
+
+#[test]
+fn a_refused_login_does_not_say_why() {
+    run(async {
+        let world = world().await;
+        let texts = [("admin", "wrong"), ("noone", "wrong"), ("nobody", "wrong")];
+        for (name, password) in texts {
+            let status = log_in(&world.channel, name, password).await.unwrap_err();
+            assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "Invalid username or password"), "{name}");
+        }
+        let status = log_in(&world.channel, &"x".repeat(33), "wrong").await.unwrap_err();
+        assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "username exceeds max length"));
+        let status = log_in(&world.channel, "", "").await.unwrap_err();
+        assert_eq!(status.code(), Code::Unauthenticated);
+    });
+}
+
+#[test]
+fn guesses_are_counted_across_restarts_and_noise_changes_nothing() {
+    run(async {
+        let first = start("guesses", &["--insecure"]).await;
+        let wrong = async |world: &crate::world::World| log_in(&world.channel, "human", "wrong").await.unwrap_err().code();
+        let right = async |world: &crate::world::World| log_in(&world.channel, "human", ADMIN_PASSWORD).await;
+        right(&first).await.unwrap();
+        let guesses = (0..3).map(|_| wrong(&first));
+        for code in futures::future::join_all(guesses).await {
+            assert_eq!(code, Code::Unauthenticated);
+        }
+        // Names that are nobody's.
+        let noise = (0..20).map(|at| {
+            let channel = first.channel.clone();
+            async move { log_in(&channel, &format!("noise-{at}"), "wrong").await.is_err() }
+        });
+        assert!(futures::future::join_all(noise).await.into_iter().all(|refused| refused));
+        // Another process of the same installation.
+        let second = start("guesses", &["--insecure"]).await;
+        for _ in 0..2 {
+            assert_eq!(wrong(&second).await, Code::Unauthenticated);
+        }
+        // Five have failed: the right one is not looked at any more, by neither.
+        assert!(right(&second).await.is_err(), "the sixth guess was looked at");
+        let third = start("guesses", &["--insecure"]).await;
+        assert!(right(&third).await.is_err(), "a restart gave new guesses");
+        // Others are not kept out.
+        assert!(log_in(&third.channel, "admin", ADMIN_PASSWORD).await.is_ok());
+    });
+}
+
+#[test]
+fn tokens_are_worth_what_is_written_now() {
+    run(async {
+        let world = start("tokens", &["--insecure"]).await;
+        let status = async |token: &str| world.http("GET", "/api/v1/session/userinfo", token, None).await.1;
+        let known = |body: &str| body.contains("\"loggedIn\":true");
+        let account = world.token("reader").await;
+        let role = world.project_token("shop", "ci").await;
+        let session = log_in(&world.channel, "human", ADMIN_PASSWORD).await.unwrap();
+        for token in [&account, &role, &session] {
+            assert!(known(&status(token).await));
+        }
+        // The account's tokens are taken back, the role goes, the password changes.
+        let secret = json!({"stringData": {"accounts.reader.tokens": "[]", "accounts.human.passwordMtime": "2999-01-01T00:00:00Z"}});
+        world.api.merge_patch(kinds::SECRET, "tokens", "argocd-secret", &secret).await.unwrap();
+        let project = json!({"spec": {"roles": []}, "status": {"jwtTokensByRole": null}});
+        world.api.merge_patch(kinds::PROJECT, "tokens", "shop", &project).await.unwrap();
+        let started = std::time::Instant::now();
+        for token in [&account, &role, &session] {
+            while known(&status(token).await) {
+                assert!(started.elapsed() < crate::world::PATIENCE, "a token still counts");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn anonymous_has_the_default_role_and_a_bad_token_has_nothing() {
+    run(async {
+        let world = start("anonymous", &["--insecure"]).await;
+        let list = async |token: &str| world.http("GET", "/api/v1/applications", token, None).await;
+        assert_eq!(list("").await.0, 401);
+        let open = json!({"data": {"users.anonymous.enabled": "true"}});
+        world.api.merge_patch(kinds::CONFIG_MAP, "anonymous", "argocd-cm", &open).await.unwrap();
+        let started = std::time::Instant::now();
+        while list("").await.0 != 200 {
+            assert!(started.elapsed() < crate::world::PATIENCE, "anonymous is not let in");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        assert!(list("").await.1.contains("\"items\":[]"), "without a default role nothing is seen");
+        assert_eq!(list("not.a.token").await.0, 401);
+        let role = json!({"data": {"policy.default": "role:readonly"}});
+        world.api.merge_patch(kinds::CONFIG_MAP, "anonymous", "argocd-rbac-cm", &role).await.unwrap();
+        while !list("").await.1.contains("\"web\"") {
+            assert!(started.elapsed() < crate::world::PATIENCE, "the default role does not count");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        assert_eq!(world.http("DELETE", "/api/v1/applications/web", "", None).await.0, 403);
+    });
+}

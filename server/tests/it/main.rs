@@ -1,0 +1,9 @@
+//! The server against a real kube-apiserver, by the wire: gRPC, gRPC-web and REST.
+#![allow(clippy::unwrap_used)]
+
+mod authz;
+mod login;
+mod raw;
+mod rest;
+mod services;
+mod world;

@@ -1,0 +1,253 @@
+//! What the tests share: a control plane, objects in it, and a server. No repo-server and no controller: what needs
+//! them says so.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use argosy_api::services::session::SessionCreateRequest;
+use argosy_api::services::session::session_service_client::SessionServiceClient;
+use argosy_runtime::tasks::Tasks;
+use argosy_server::Args;
+use argosy_test_cluster::api::{Api, Kind, kinds};
+use argosy_test_cluster::{Binaries, Cluster};
+use clap::Parser;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
+use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+pub(crate) const ADMIN_PASSWORD: &str = "correct-horse-1";
+/// bcrypt of [`ADMIN_PASSWORD`], made by another implementation than ours.
+const ADMIN_HASH: &str = "$2b$04$FjMOwzMjZSk/YnN8FQ7wSuv4NsV0umSudwzN1ZTO/QDziFfVytHEq";
+/// In every credential that the control plane holds; nothing that leaves may hold it.
+pub(crate) const CANARY: &str = "canary-58d1c0";
+/// The longest wait for anything that should happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+const NAMESPACE: &str = "argocd";
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Runs a test on the runtime that all tests share.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new().unwrap()).block_on(test);
+}
+
+/// The server of a control plane.
+pub(crate) struct World {
+    pub(crate) api: Api,
+    pub(crate) address: SocketAddr,
+    pub(crate) channel: Channel,
+    _tasks: Tasks,
+}
+
+fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| {
+        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("server-it");
+        let _ = std::fs::remove_dir_all(&scratch);
+        std::fs::create_dir_all(&scratch).unwrap();
+        Cluster::start_in(Binaries::locate().unwrap(), &scratch).unwrap()
+    })
+}
+
+/// The world that tests share. What they write is their own: names begin with the test's.
+pub(crate) async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD.get_or_init(|| start(NAMESPACE, &["--insecure"])).await
+}
+
+/// A world in a namespace of its own.
+pub(crate) async fn start(namespace: &str, more: &[&str]) -> World {
+    let cluster = cluster();
+    let api = Api::connect(&cluster.kubeconfig()).await.unwrap();
+    for crd in argosy_api::crds() {
+        api.apply(kinds::CRD, &crd).await.unwrap();
+    }
+    apply(&api, kinds::NAMESPACE, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await;
+    for (kind, object) in objects(namespace) {
+        apply(&api, kind, object).await;
+    }
+    let kubeconfig = cluster.kubeconfig();
+    let mut args = vec![
+        "server".to_owned(),
+        format!("--namespace={namespace}"),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--address=127.0.0.1".to_owned(),
+        "--port=0".to_owned(),
+        "--metrics-address=127.0.0.1:0".to_owned(),
+        "--controller=127.0.0.1:1".to_owned(),
+        "--repo-server=127.0.0.1:1".to_owned(),
+        "--repo-server-timeout-seconds=2".to_owned(),
+    ];
+    args.extend(more.iter().map(|arg| (*arg).to_owned()));
+    let args = Command::try_parse_from(args).unwrap().args;
+    let tasks = Tasks::new();
+    let server = argosy_server::start(args, &tasks).await.unwrap();
+    let channel = Channel::from_shared(format!("http://{}", server.address)).unwrap().connect_lazy();
+    World {
+        api,
+        address: server.address,
+        channel,
+        _tasks: tasks,
+    }
+}
+
+/// CRDs take a moment to be served.
+async fn apply(api: &Api, kind: Kind, object: Value) {
+    let started = std::time::Instant::now();
+    while let Err(error) = api.apply(kind, &object).await {
+        assert!(started.elapsed() < PATIENCE, "{error:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn app(namespace: &str, name: &str, project: &str) -> (Kind, Value) {
+    let object = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"team": project}},
+        "spec": {"project": project, "source": {"repoURL": "https://git.example.com/app", "path": "deploy"},
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": "default"}}});
+    (kinds::APPLICATION, object)
+}
+
+fn project(namespace: &str, name: &str, roles: Value) -> (Kind, Value) {
+    let object = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"sourceRepos": ["*"], "destinations": [{"server": "*", "namespace": "*"}],
+            "clusterResourceWhitelist": [{"group": "*", "kind": "*"}], "roles": roles}});
+    (kinds::PROJECT, object)
+}
+
+fn secret(namespace: &str, name: &str, kind: &str, data: Value) -> (Kind, Value) {
+    let object = json!({"apiVersion": "v1", "kind": "Secret", "stringData": data,
+        "metadata": {"name": name, "namespace": namespace, "labels": {"argocd.argoproj.io/secret-type": kind}}});
+    (kinds::SECRET, object)
+}
+
+fn config_map(namespace: &str, name: &str, data: Value) -> (Kind, Value) {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "argocd"}}});
+    (kinds::CONFIG_MAP, object)
+}
+
+fn objects(namespace: &str) -> Vec<(Kind, Value)> {
+    let cluster_config = json!({"bearerToken": CANARY, "tlsClientConfig": {"insecure": true},
+        "execProviderConfig": {"command": "aws", "args": [CANARY], "env": {"TOKEN": CANARY}}});
+    let policy = "p, role:shop-dev, applications, *, shop/*, allow\n\
+        p, role:shop-dev, projects, get, shop, allow\n\
+        p, role:getter, applications, get, */*, allow\n\
+        p, role:syncer, applications, get, shop/*, allow\n\
+        p, role:syncer, applications, sync, shop/*, allow\n\
+        g, dev, role:shop-dev\n\
+        g, reader, role:readonly\n\
+        g, getter, role:getter\n\
+        g, syncer, role:syncer\n";
+    let accounts = ["dev", "reader", "getter", "syncer", "nobody", "disabled", "former"];
+    let mut settings = json!({"accounts.login": "login", "accounts.disabled.enabled": "false", "admin.enabled": "true"});
+    for account in accounts {
+        settings[format!("accounts.{account}")] = "apiKey".into();
+    }
+    settings["accounts.human"] = "login, apiKey".into();
+    vec![
+        config_map(namespace, "argocd-cm", settings),
+        config_map(namespace, "argocd-rbac-cm", json!({"policy.csv": policy})),
+        config_map(namespace, "argocd-notifications-cm", json!({"trigger.on-sync": "x", "service.slack": CANARY})),
+        (kinds::SECRET, json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "argocd-secret", "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "argocd"}},
+            "stringData": {"admin.password": ADMIN_HASH, "admin.passwordMtime": "2026-01-01T00:00:00Z",
+                "accounts.human.password": ADMIN_HASH}})),
+        project(namespace, "shop", json!([{"name": "ci", "policies": [
+            "p, proj:shop:ci, applications, get, shop/*, allow",
+            "p, proj:shop:ci, applications, sync, shop/*, allow"]}])),
+        project(namespace, "other", json!([])),
+        app(namespace, "web", "shop"),
+        app(namespace, "api", "other"),
+        secret(namespace, "repo-1", "repository", json!({"url": "https://git.example.com/app", "username": "u",
+            "password": CANARY, "sshPrivateKey": CANARY, "project": ""})),
+        secret(namespace, "repo-2", "repository", json!({"url": "https://git.example.com/shop", "password": CANARY,
+            "project": "shop"})),
+        secret(namespace, "creds-1", "repo-creds", json!({"url": "https://git.example.com/", "password": CANARY,
+            "githubAppPrivateKey": CANARY})),
+        secret(namespace, "cluster-1", "cluster", json!({"name": "far", "server": "https://far.example.com:6443",
+            "config": cluster_config.to_string()})),
+    ]
+}
+
+/// A session of a local account.
+pub(crate) async fn log_in(channel: &Channel, name: &str, password: &str) -> Result<String, Status> {
+    let request = SessionCreateRequest {
+        username: name.to_owned(),
+        password: password.to_owned(),
+        token: String::new(),
+    };
+    let answer = SessionServiceClient::new(channel.clone()).create(request).await?;
+    Ok(answer.into_inner().token)
+}
+
+impl World {
+    /// A session of `admin`, one for all tests of this world.
+    pub(crate) async fn admin(&self) -> String {
+        log_in(&self.channel, "admin", ADMIN_PASSWORD).await.unwrap()
+    }
+
+    /// A token for an account.
+    pub(crate) async fn token(&self, account: &str) -> String {
+        use argosy_api::services::account::CreateTokenRequest;
+        use argosy_api::services::account::account_service_client::AccountServiceClient;
+        let admin = self.admin().await;
+        let request = CreateTokenRequest {
+            name: account.to_owned(),
+            ..CreateTokenRequest::default()
+        };
+        let mut client = AccountServiceClient::new(self.channel.clone());
+        client.create_token(with(&admin, request)).await.unwrap().into_inner().token
+    }
+
+    /// A token for a role of a project.
+    pub(crate) async fn project_token(&self, project: &str, role: &str) -> String {
+        use argosy_api::services::project::ProjectTokenCreateRequest;
+        use argosy_api::services::project::project_service_client::ProjectServiceClient;
+        let admin = self.admin().await;
+        let request = ProjectTokenCreateRequest {
+            project: project.to_owned(),
+            role: role.to_owned(),
+            ..ProjectTokenCreateRequest::default()
+        };
+        let mut client = ProjectServiceClient::new(self.channel.clone());
+        client.create_token(with(&admin, request)).await.unwrap().into_inner().token
+    }
+
+    /// An HTTP request; status and body.
+    pub(crate) async fn http(&self, method: &str, path: &str, token: &str, body: Option<Value>) -> (u16, String) {
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let method = method.parse().unwrap();
+        let mut request = client.request(method, format!("http://{}{path}", self.address));
+        if !token.is_empty() {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        if let Some(body) = body {
+            request = request.json(&body);
+        } else {
+            request = request.header("Content-Type", "application/json");
+        }
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+}
+
+/// A request with a token.
+pub(crate) fn with<T>(token: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let value: MetadataValue<_> = format!("Bearer {token}").parse().unwrap();
+    request.metadata_mut().insert("authorization", value);
+    request
+}
