@@ -2,11 +2,9 @@
 //!
 //! | for a cluster | for people and CI, without a cluster |
 //! |---|---|
-<<<<<<< HEAD
 //! | `controller`, `repo-server`, `crds`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
-=======
-//! | `controller`, `repo-server`, `server`, `crds`, `demo` | `render`, `diff`, `health`, `plan` |
->>>>>>> d82190d (The API server: Argo CD's gRPC, gRPC-web and REST on one port, behind one gate)
+//!
+//! With an API server: `login`, `logout`, `context`, `version`, `account`, `app`, `proj`, `repo`, `cluster`.
 //!
 //! Exit codes of the offline commands: 0 fine (diff: synced), 1 different, 2 wrong input. On 2 there is a message on
 //! stderr and nothing on stdout.
@@ -14,6 +12,7 @@
 mod command;
 mod input;
 mod output;
+mod remote;
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_star_spans_separators_and_braces_choose() {
-        let policy = "p, dev, applications, {get,sync}, team-*/*, allow";
+        let policy = "p, dev, applications, \"{get,sync}\", team-*/*, allow";
         assert!(allows(
             policy,
             MatchMode::Glob,

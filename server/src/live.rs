@@ -7,12 +7,9 @@ use std::time::Duration;
 use argosy_api::services::tree::tree_service_client::TreeServiceClient;
 use argosy_api::services::tree::{ApplicationRef, ManagedResourcesResponse};
 use argosy_api::v1alpha1::{Application, ApplicationTree, ClusterInfo};
-use argosy_repo_client::Tls;
+use argosy_repo_client::{Tls, connect};
 use aws_lc_rs::hmac;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
 use crate::gate::Granted;
@@ -22,7 +19,6 @@ use crate::state::ControlPlane;
 const PROOF: &[u8] = b"argosy.tree.v1";
 /// A question is answered within so much time.
 const TIMEOUT: Duration = Duration::from_secs(60);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Trees of many thousand resources are large.
 const MESSAGE_LEN_MAX: usize = 200 << 20;
 
@@ -35,13 +31,12 @@ pub(crate) struct Live {
 impl Live {
     /// The controllers at these addresses (`host:port`). None is allowed: then trees are not to be had.
     pub(crate) fn new(plane: Arc<ControlPlane>, addresses: &[String], tls: &Tls) -> anyhow::Result<Self> {
-        let config = tls.config()?;
         let addresses = addresses
             .iter()
             .map(|text| text.trim())
             .filter(|text| !text.is_empty());
         let controllers = addresses
-            .map(|address| connect(address, config.clone()))
+            .map(|address| connect(address, tls))
             .collect::<Result<_, _>>()?;
         Ok(Live { plane, controllers })
     }
@@ -172,40 +167,3 @@ fn unavailable(status: Option<Status>) -> Status {
         },
     }
 }
-
-fn connect(address: &str, tls: Option<Arc<rustls::ClientConfig>>) -> anyhow::Result<Channel> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))?
-        .http2_keep_alive_interval(Duration::from_secs(20))
-        .keep_alive_while_idle(true)
-        .tcp_nodelay(true);
-    let address = address.to_owned();
-    let host = address
-        .rsplit_once(':')
-        .map_or(address.as_str(), |(host, _)| host)
-        .trim_matches(['[', ']'])
-        .to_owned();
-    let name = rustls::pki_types::ServerName::try_from(host)?;
-    Ok(
-        endpoint.connect_with_connector_lazy(tower::service_fn(move |_: http::Uri| {
-            let (address, tls, name) = (address.clone(), tls.clone(), name.clone());
-            async move {
-                let connect = async {
-                    let stream = TcpStream::connect(&address).await?;
-                    stream.set_nodelay(true)?;
-                    let stream: Box<dyn Transport> = match tls {
-                        None => Box::new(stream),
-                        Some(tls) => Box::new(TlsConnector::from(tls).connect(name, stream).await?),
-                    };
-                    Ok::<_, std::io::Error>(TokioIo::new(stream))
-                };
-                let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect).await;
-                connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-            }
-        })),
-    )
-}
-
-/// What bytes go over.
-trait Transport: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
-
-impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Transport for T {}

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 pub(crate) use rows::{ConfigMap, Secret};
 pub(crate) use settings::{Rbac, Settings};
-pub(crate) use table::{Event, Row, Table};
+pub(crate) use table::{Event, Table};
 
 use crate::gate::Shut;
 

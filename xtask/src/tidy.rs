@@ -42,7 +42,8 @@ pub(crate) fn run() -> Result<()> {
     )
 }
 
-/// No crate under engine/ reaches the network or a runtime.
+/// No crate under engine/ reaches the network or a runtime, nor does rbac/. The latter may know the nouns of argosy-api, whose
+/// generated code names tonic's types.
 fn check_purity(metadata: &Value, findings: &mut Vec<String>) {
     let edges = edges(metadata);
     for package in members(metadata) {
@@ -50,7 +51,7 @@ fn check_purity(metadata: &Value, findings: &mut Vec<String>) {
         if !path.contains("/engine/") && !path.contains("/rbac/") {
             continue;
         }
-        if let Some(chain) = way_to_impure(text(package, "id"), &edges) {
+        if let Some(chain) = way_to_impure(text(package, "id"), &edges, path.contains("/rbac/")) {
             findings.push(format!(
                 "{} reaches what decisions must not: {}",
                 text(package, "name"),
@@ -79,13 +80,20 @@ fn edges(metadata: &Value) -> BTreeMap<&str, Vec<&str>> {
         .collect()
 }
 
-fn way_to_impure<'a>(start: &'a str, edges: &BTreeMap<&'a str, Vec<&'a str>>) -> Option<Vec<String>> {
+fn way_to_impure<'a>(
+    start: &'a str,
+    edges: &BTreeMap<&'a str, Vec<&'a str>>,
+    may_know_api: bool,
+) -> Option<Vec<String>> {
     let mut queue = VecDeque::from([vec![start]]);
     let mut seen = BTreeSet::from([start]);
     while let Some(chain) = queue.pop_front() {
         let last = chain.last().copied().unwrap_or_default();
         if IMPURE.contains(&crate_name(last).as_str()) {
             return Some(chain.iter().map(|id| crate_name(id)).collect());
+        }
+        if may_know_api && crate_name(last) == "argosy-api" {
+            continue;
         }
         for next in edges.get(last).into_iter().flatten() {
             if seen.insert(next) {

@@ -3,6 +3,7 @@
 //! All addresses behind the configured name are known; a repository goes to the same replica while that is well
 //! and not busier than the others ([`ring`]), else to the next. The wire is Argo CD's, so either end may be theirs.
 
+mod channel;
 mod pool;
 mod ring;
 mod tls;
@@ -22,6 +23,7 @@ use argosy_api::repository::{
 use argosy_api::v1alpha1::{ChartDetails, RevisionMetadata};
 use tonic::{Code, Response, Status};
 
+pub use channel::connect;
 pub use tls::Tls;
 
 /// How to reach the repo-server.

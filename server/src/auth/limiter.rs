@@ -104,13 +104,15 @@ impl Limiter {
 
     /// The guess was wrong.
     pub(crate) async fn failed(&self, guess: Guess) {
-        let own = self
-            .failures
-            .lock()
-            .get(&guess.account)
-            .cloned()
-            .unwrap_or_default();
-        debug_assert!(own.contains(&guess.at));
+        let own = {
+            let mut failures = self.failures.lock();
+            let own = failures.entry(guess.account.clone()).or_default();
+            // A right guess made at the same time has forgotten all others.
+            if !own.contains(&guess.at) {
+                own.push(guess.at);
+            }
+            own.clone()
+        };
         let text = own.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         self.remember(&guess.account, Some(text)).await;
     }

@@ -71,8 +71,6 @@ pub(crate) struct Rbac {
     pub default_role: String,
     /// Claims that hold groups.
     pub scopes: Vec<String>,
-    /// Why the newest text does not count, if it does not.
-    pub refused: Option<String>,
 }
 
 impl Settings {
@@ -191,23 +189,11 @@ fn rbac(
     }
     let scopes = data.get("scopes").and_then(|text| yaml(text).ok());
     let scopes = scopes.and_then(|value| serde_json::from_value(value).ok());
-    let (policy, refused) = match Policy::parse(&text, mode) {
-        Ok(policy) => (policy, None),
+    let policy = match Policy::parse(&text, mode) {
+        Ok(policy) => policy,
         Err(error) => {
             warn!("argocd-rbac-cm: {error}: the policy before stays in force");
-            let Some(before) = before else {
-                return Arc::new(Rbac {
-                    refused: Some(error.to_string()),
-                    ..Rbac::default()
-                });
-            };
-            return Arc::new(Rbac {
-                policy: before.policy.clone(),
-                mode: before.mode,
-                default_role: before.default_role.clone(),
-                scopes: before.scopes.clone(),
-                refused: Some(error.to_string()),
-            });
+            return before.cloned().unwrap_or_default();
         }
     };
     Arc::new(Rbac {
@@ -218,7 +204,6 @@ fn rbac(
             .map(|text| text.trim().to_owned())
             .unwrap_or_default(),
         scopes: scopes.unwrap_or_else(|| vec!["groups".to_owned()]),
-        refused,
     })
 }
 

@@ -17,7 +17,7 @@ use crate::service::Api;
 use crate::state::project_of;
 use crate::status;
 
-/// The commit of a full SHA is that SHA.
+/// Does the controller sync it by itself?
 fn is_automated(app: &Application) -> bool {
     let automated = app
         .spec
@@ -51,7 +51,7 @@ impl Api {
     }
 
     /// What a revision stands for, in one source.
-    async fn resolve(&self, app: &Application, index: usize, wanted: &str) -> Result<String, Status> {
+    async fn resolve(&self, app: &Application, index: usize, wanted: &str, dry_run: bool) -> Result<String, Status> {
         let sources = spec_sources(&app.spec);
         let source = sources.get(index).ok_or_else(|| {
             Status::invalid_argument(format!("the application has no source at position {}", index + 1))
@@ -63,7 +63,7 @@ impl Api {
             &source.target_revision
         };
         let wanted = if wanted.is_empty() { target } else { wanted };
-        if automated && wanted != target {
+        if automated && !dry_run && wanted != target {
             return Err(Status::failed_precondition(format!(
                 "Cannot sync to {wanted}: auto-sync currently set to {target}"
             )));
@@ -200,7 +200,7 @@ impl Api {
         let mut revisions = Vec::new();
         for (index, wanted) in wanted.iter().enumerate() {
             revisions.push(match request.manifests.is_empty() {
-                true => self.resolve(app, index, wanted).await?,
+                true => self.resolve(app, index, wanted, request.dry_run()).await?,
                 false => wanted.clone(),
             });
         }

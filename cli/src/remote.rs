@@ -1,0 +1,334 @@
+//! Talking to an API server: which one, as whom. Argo CD's own configuration file is read and written, so that whoever
+//! has logged in with `argocd` is logged in here.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use argosy_object::{Value, yaml};
+use argosy_repo_client::{Tls, connect};
+use serde_json::json;
+use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+/// Where certificates of the system are, on one system or another.
+const SYSTEM_CERTIFICATES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+/// Flags of every command that talks to an API server.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Connection {
+    /// Address of the API server [default: the current context's].
+    #[arg(long, env = "ARGOCD_SERVER", global = true)]
+    server: Option<String>,
+    /// Token to speak with [default: the one of the login].
+    #[arg(long, env = "ARGOCD_AUTH_TOKEN", global = true, hide_env_values = true)]
+    auth_token: Option<String>,
+    /// Take any certificate.
+    #[arg(long, global = true)]
+    insecure: bool,
+    /// Speak without TLS.
+    #[arg(long, global = true)]
+    plaintext: bool,
+    /// Certificates that the server's is verified with, in PEM [default: the system's].
+    #[arg(long, global = true)]
+    server_crt: Option<PathBuf>,
+    /// Configuration file.
+    #[arg(long = "config", env = "ARGOCD_CONFIG", global = true)]
+    config_file: Option<PathBuf>,
+    /// Context of that file.
+    #[arg(long, global = true)]
+    argocd_context: Option<String>,
+}
+
+/// A server and a token.
+pub(crate) struct Remote {
+    /// The connection.
+    pub channel: Channel,
+    /// The address.
+    pub server: String,
+    token: String,
+}
+
+impl Remote {
+    /// A request with the token.
+    pub(crate) fn request<T>(&self, message: T) -> Result<Request<T>> {
+        let mut request = Request::new(message);
+        if !self.token.is_empty() {
+            let value: MetadataValue<_> = format!("Bearer {}", self.token).parse().context("use the token")?;
+            request.metadata_mut().insert("authorization", value);
+        }
+        Ok(request)
+    }
+}
+
+/// What a server answered, for people.
+pub(crate) fn said(status: Status) -> anyhow::Error {
+    anyhow::anyhow!("{} ({:?})", status.message(), status.code())
+}
+
+impl Connection {
+    /// The server and the token that count.
+    pub(crate) fn remote(&self) -> Result<Remote> {
+        let file = self.file()?;
+        let config = Config::read(&file)?;
+        let context = config.context(self.argocd_context.as_deref());
+        let server = self.server.clone().or_else(|| context.map(|(server, _)| server.to_owned()));
+        let server = server.context("which server? Log in first (argosy login SERVER), or give --server")?;
+        let token = self.auth_token.clone().or_else(|| {
+            let user = context.filter(|(of, _)| *of == server).map(|(_, user)| user);
+            config.token(user.unwrap_or(&server)).map(str::to_owned)
+        });
+        let known = config.server(&server);
+        self.connect(&server, known, token.unwrap_or_default())
+    }
+
+    /// A server to log in to.
+    pub(crate) fn anonymous(&self, server: &str) -> Result<Remote> {
+        self.connect(server, None, String::new())
+    }
+
+    fn connect(&self, server: &str, known: Option<&Value>, token: String) -> Result<Remote> {
+        let is = |key: &str| known.is_some_and(|known| known[key] == true);
+        let tls = if self.plaintext || is("plain-text") {
+            Tls::Plaintext
+        } else if self.insecure || is("insecure") {
+            Tls::Unverified
+        } else {
+            Tls::Strict {
+                ca: self.authorities()?,
+                identity: None,
+            }
+        };
+        let default_port = if tls == Tls::Plaintext { 80 } else { 443 };
+        let address = match server.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_ok() => server.to_owned(),
+            _ => format!("{server}:{default_port}"),
+        };
+        Ok(Remote {
+            channel: connect(&address, &tls)?,
+            server: server.to_owned(),
+            token,
+        })
+    }
+
+    fn authorities(&self) -> Result<Vec<u8>> {
+        let own = self.server_crt.clone().or_else(|| std::env::var_os("SSL_CERT_FILE").map(PathBuf::from));
+        let system = || SYSTEM_CERTIFICATES.iter().map(PathBuf::from).find(|path| path.is_file());
+        let path = own.or_else(system).context(
+            "no certificates to verify the server with were found: give --server-crt, or --insecure to take any",
+        )?;
+        std::fs::read(&path).with_context(|| format!("read {}", path.display()))
+    }
+
+    /// Remembers a login.
+    pub(crate) fn remember(&self, server: &str, context: &str, token: &str) -> Result<()> {
+        let file = self.file()?;
+        let mut config = Config::read(&file)?;
+        let mut entry = json!({"server": server, "grpc-web-root-path": ""});
+        if self.insecure {
+            entry["insecure"] = true.into();
+        }
+        if self.plaintext {
+            entry["plain-text"] = true.into();
+        }
+        config.put("servers", "server", entry);
+        config.put("users", "name", json!({"name": context, "auth-token": token}));
+        config.put("contexts", "name", json!({"name": context, "server": server, "user": context}));
+        config.0["current-context"] = context.into();
+        config.write(&file)
+    }
+
+    /// Forgets the token of a context; the name of its server.
+    pub(crate) fn forget(&self, context: &str) -> Result<()> {
+        let file = self.file()?;
+        let mut config = Config::read(&file)?;
+        let user = config.context(Some(context)).map(|(_, user)| user.to_owned());
+        let user = user.with_context(|| format!("context {context} does not exist in {}", file.display()))?;
+        config.put("users", "name", json!({"name": user}));
+        config.write(&file)
+    }
+
+    /// The contexts: current or not, name, server.
+    pub(crate) fn contexts(&self) -> Result<Vec<(bool, String, String)>> {
+        let config = Config::read(&self.file()?)?;
+        let current = config.0["current-context"].as_str().unwrap_or_default();
+        let entries = config.0["contexts"].as_array().into_iter().flatten();
+        let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+        Ok(entries.map(|entry| (entry["name"] == current, text(entry, "name"), text(entry, "server"))).collect())
+    }
+
+    /// Makes another context the current one.
+    pub(crate) fn use_context(&self, name: &str) -> Result<()> {
+        let file = self.file()?;
+        let mut config = Config::read(&file)?;
+        if config.context(Some(name)).is_none() {
+            bail!("context {name} does not exist in {}", file.display());
+        }
+        config.0["current-context"] = name.into();
+        config.write(&file)
+    }
+
+    fn file(&self) -> Result<PathBuf> {
+        if let Some(file) = &self.config_file {
+            return Ok(file.clone());
+        }
+        let dir = std::env::var_os("ARGOCD_CONFIG_DIR").map(PathBuf::from).or_else(|| {
+            let base = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+            let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+            base.map(|base| base.join("argocd"))
+        });
+        Ok(dir.context("where is the configuration? Set HOME, or give --config")?.join("config"))
+    }
+}
+
+/// Argo CD's configuration file. What is not known here stays in it.
+struct Config(Value);
+
+impl Config {
+    fn read(file: &Path) -> Result<Self> {
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Config(json!({}))),
+            other => other.with_context(|| format!("read {}", file.display()))?,
+        };
+        check_mode(file)?;
+        let read = yaml::parse(&text, &yaml::Limits::default());
+        let value = read.with_context(|| format!("read {}", file.display()))?;
+        match value {
+            Value::Null => Ok(Config(json!({}))),
+            value if value.is_object() => Ok(Config(value)),
+            _ => bail!("{}: a map is expected", file.display()),
+        }
+    }
+
+    fn write(&self, file: &Path) -> Result<()> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let dir = file.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+        // Beside and then renamed: a file that is half written would lose every login.
+        let beside = file.with_extension(format!("new-{}", std::process::id()));
+        let written = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside);
+        let written = written.and_then(|mut open| open.write_all(yaml::to_string(&self.0).as_bytes()));
+        written.and_then(|()| std::fs::rename(&beside, file)).with_context(|| format!("write {}", file.display()))
+    }
+
+    /// Server and user of a context.
+    fn context(&self, name: Option<&str>) -> Option<(&str, &str)> {
+        let name = name.or_else(|| self.0["current-context"].as_str())?;
+        let found = self.0["contexts"].as_array()?.iter().find(|entry| entry["name"] == name)?;
+        Some((found["server"].as_str()?, found["user"].as_str()?))
+    }
+
+    fn server(&self, server: &str) -> Option<&Value> {
+        self.0["servers"].as_array()?.iter().find(|entry| entry["server"] == server)
+    }
+
+    fn token(&self, user: &str) -> Option<&str> {
+        let found = self.0["users"].as_array()?.iter().find(|entry| entry["name"] == user)?;
+        found["auth-token"].as_str()
+    }
+
+    /// Adds an entry to a list, in place of the one with the same `key`.
+    fn put(&mut self, list: &str, key: &str, entry: Value) {
+        if !self.0[list].is_array() {
+            self.0[list] = json!([]);
+        }
+        if let Some(entries) = self.0[list].as_array_mut() {
+            entries.retain(|known| known[key] != entry[key]);
+            entries.push(entry);
+        }
+    }
+}
+
+/// Tokens are in it: others must not read it.
+fn check_mode(file: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::metadata(file).with_context(|| format!("read {}", file.display()))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        bail!("{} can be read by others: chmod 0600 it", file.display());
+    }
+    Ok(())
+}
+
+/// Rows under headings, as wide as they need be.
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let mut widths: BTreeMap<usize, usize> = headings.iter().map(|text| text.len()).enumerate().collect();
+    for row in rows {
+        for (at, cell) in row.iter().enumerate() {
+            let width = widths.entry(at).or_default();
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: &[String]| {
+        let mut line = String::new();
+        for (at, cell) in cells.iter().enumerate() {
+            let last = at + 1 == cells.len();
+            let pad = if last { 0 } else { widths[&at] + 2 - cell.chars().count() };
+            line += &format!("{cell}{:pad$}", "");
+        }
+        line.trim_end().to_owned() + "\n"
+    };
+    let headings: Vec<String> = headings.iter().map(|text| (*text).to_owned()).collect();
+    let mut text = line(&headings);
+    rows.iter().for_each(|row| text += &line(row));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn connection(file: &Path) -> Connection {
+        Connection {
+            server: None,
+            auth_token: None,
+            insecure: true,
+            plaintext: false,
+            server_crt: None,
+            config_file: Some(file.to_owned()),
+            argocd_context: None,
+        }
+    }
+
+    #[test]
+    fn a_login_is_remembered_where_argo_cd_keeps_it_and_the_rest_of_the_file_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("argocd/config");
+        let connection = connection(&file);
+        connection.remember("one.example.com:443", "one", "t1").unwrap();
+        connection.remember("two.example.com:443", "two", "t2").unwrap();
+        let contexts = connection.contexts().unwrap();
+        assert_eq!(contexts[1], (true, "two".into(), "two.example.com:443".into()));
+        connection.use_context("one").unwrap();
+        let config = Config::read(&file).unwrap();
+        assert_eq!(config.context(None), Some(("one.example.com:443", "one")));
+        assert_eq!(config.token("one"), Some("t1"));
+        connection.forget("one").unwrap();
+        let config = Config::read(&file).unwrap();
+        assert_eq!((config.token("one"), config.token("two")), (None, Some("t2")));
+        assert!(connection.use_context("three").is_err());
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        std::fs::write(&file, "current-context: a\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let error = connection(&file).contexts().unwrap_err();
+        assert!(error.to_string().contains("chmod 0600"), "{error}");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = vec![vec!["a".to_owned(), "long".to_owned()], vec!["longer".to_owned(), String::new()]];
+        assert_eq!(table(&["NAME", "X"], &rows), "NAME    X\na       long\nlonger\n");
+    }
+}
