@@ -2,7 +2,7 @@
 //!
 //! | for a cluster | for people and CI, without a cluster |
 //! |---|---|
-//! | `controller`, `repo-server`, `crds`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
+//! | `controller`, `repo-server`, `server`, `crds`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
 //!
 //! With an API server: `login`, `logout`, `context`, `version`, `account`, `app`, `proj`, `repo`, `cluster`.
 //!
