@@ -33,14 +33,19 @@ pub(crate) async fn managed(ctx: &Context, app: &Arc<Application>) -> Result<Vec
 fn diff(managed: &Managed, rules: Option<&Rules>, sensitive: &[String]) -> ResourceDiff {
     let (mut target, mut live) = (managed.desired(), managed.live());
     let (mut normalized, mut predicted) = (live.clone(), target.clone());
-    let mut modified = managed.out_of_sync();
+    // The verdict of the look stands: it may rest on a dry run that is not made again here.
+    let modified = managed.out_of_sync();
     if let (Some(rules), Some(target), Some(live)) = (rules, &target, &live) {
         let mut aligned = live.clone();
         tracking::normalize_live(&mut aligned, target, &rules.tracking);
-        let own = resource_options(&rules.sync_options, None, Some(target), Some(live));
+        let own = resource_options(&rules.sync_options, rules.migration_manager.as_deref(), Some(target), Some(live));
         let mut options = rules.options.clone();
-        if own.server_side_apply != options.server_side_apply {
-            Arc::make_mut(&mut options).server_side_apply = own.server_side_apply;
+        if own.server_side_apply != options.server_side_apply
+            || own.server_side_apply && own.migrate_from != options.migrate_from
+        {
+            let options = Arc::make_mut(&mut options);
+            options.server_side_apply = own.server_side_apply;
+            options.migrate_from = own.migrate_from;
         }
         let context = argosy_diff::Context {
             schemas: &rules.schemas,
@@ -48,7 +53,6 @@ fn diff(managed: &Managed, rules: Option<&Rules>, sensitive: &[String]) -> Resou
             options: &options,
         };
         let comparison = argosy_diff::compare(Some(target), Some(&aligned), &context);
-        modified = comparison.modified;
         normalized = Some(comparison.normalized_live);
         predicted = Some(comparison.predicted_live);
     }
