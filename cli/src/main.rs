@@ -96,6 +96,8 @@ fn run(command: Command) -> Result<ExitCode> {
 
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_multi_thread()
+        // Frames of debug builds are several times those of releases.
+        .thread_stack_size(8 << 20)
         .enable_all()
         .build()?
         .block_on(future)

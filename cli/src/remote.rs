@@ -60,7 +60,9 @@ impl Remote {
     pub(crate) fn request<T>(&self, message: T) -> Result<Request<T>> {
         let mut request = Request::new(message);
         if !self.token.is_empty() {
-            let value: MetadataValue<_> = format!("Bearer {}", self.token).parse().context("use the token")?;
+            let value: MetadataValue<_> = format!("Bearer {}", self.token)
+                .parse()
+                .context("use the token")?;
             request.metadata_mut().insert("authorization", value);
         }
         Ok(request)
@@ -78,7 +80,10 @@ impl Connection {
         let file = self.file()?;
         let config = Config::read(&file)?;
         let context = config.context(self.argocd_context.as_deref());
-        let server = self.server.clone().or_else(|| context.map(|(server, _)| server.to_owned()));
+        let server = self
+            .server
+            .clone()
+            .or_else(|| context.map(|(server, _)| server.to_owned()));
         let server = server.context("which server? Log in first (argosy login SERVER), or give --server")?;
         let token = self.auth_token.clone().or_else(|| {
             let user = context.filter(|(of, _)| *of == server).map(|(_, user)| user);
@@ -118,8 +123,16 @@ impl Connection {
     }
 
     fn authorities(&self) -> Result<Vec<u8>> {
-        let own = self.server_crt.clone().or_else(|| std::env::var_os("SSL_CERT_FILE").map(PathBuf::from));
-        let system = || SYSTEM_CERTIFICATES.iter().map(PathBuf::from).find(|path| path.is_file());
+        let own = self
+            .server_crt
+            .clone()
+            .or_else(|| std::env::var_os("SSL_CERT_FILE").map(PathBuf::from));
+        let system = || {
+            SYSTEM_CERTIFICATES
+                .iter()
+                .map(PathBuf::from)
+                .find(|path| path.is_file())
+        };
         let path = own.or_else(system).context(
             "no certificates to verify the server with were found: give --server-crt, or --insecure to take any",
         )?;
@@ -139,7 +152,11 @@ impl Connection {
         }
         config.put("servers", "server", entry);
         config.put("users", "name", json!({"name": context, "auth-token": token}));
-        config.put("contexts", "name", json!({"name": context, "server": server, "user": context}));
+        config.put(
+            "contexts",
+            "name",
+            json!({"name": context, "server": server, "user": context}),
+        );
         config.0["current-context"] = context.into();
         config.write(&file)
     }
@@ -160,7 +177,15 @@ impl Connection {
         let current = config.0["current-context"].as_str().unwrap_or_default();
         let entries = config.0["contexts"].as_array().into_iter().flatten();
         let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
-        Ok(entries.map(|entry| (entry["name"] == current, text(entry, "name"), text(entry, "server"))).collect())
+        Ok(entries
+            .map(|entry| {
+                (
+                    entry["name"] == current,
+                    text(entry, "name"),
+                    text(entry, "server"),
+                )
+            })
+            .collect())
     }
 
     /// Makes another context the current one.
@@ -178,12 +203,19 @@ impl Connection {
         if let Some(file) = &self.config_file {
             return Ok(file.clone());
         }
-        let dir = std::env::var_os("ARGOCD_CONFIG_DIR").map(PathBuf::from).or_else(|| {
-            let base = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-            let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
-            base.map(|base| base.join("argocd"))
-        });
-        Ok(dir.context("where is the configuration? Set HOME, or give --config")?.join("config"))
+        let dir = std::env::var_os("ARGOCD_CONFIG_DIR")
+            .map(PathBuf::from)
+            .or_else(|| {
+                let base = std::env::var_os("XDG_CONFIG_HOME")
+                    .filter(|dir| !dir.is_empty())
+                    .map(PathBuf::from);
+                let base =
+                    base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+                base.map(|base| base.join("argocd"))
+            });
+        Ok(dir
+            .context("where is the configuration? Set HOME, or give --config")?
+            .join("config"))
     }
 }
 
@@ -212,24 +244,40 @@ impl Config {
         std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
         // Beside and then renamed: a file that is half written would lose every login.
         let beside = file.with_extension(format!("new-{}", std::process::id()));
-        let written = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside);
+        let written = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&beside);
         let written = written.and_then(|mut open| open.write_all(yaml::to_string(&self.0).as_bytes()));
-        written.and_then(|()| std::fs::rename(&beside, file)).with_context(|| format!("write {}", file.display()))
+        written
+            .and_then(|()| std::fs::rename(&beside, file))
+            .with_context(|| format!("write {}", file.display()))
     }
 
     /// Server and user of a context.
     fn context(&self, name: Option<&str>) -> Option<(&str, &str)> {
         let name = name.or_else(|| self.0["current-context"].as_str())?;
-        let found = self.0["contexts"].as_array()?.iter().find(|entry| entry["name"] == name)?;
+        let found = self.0["contexts"]
+            .as_array()?
+            .iter()
+            .find(|entry| entry["name"] == name)?;
         Some((found["server"].as_str()?, found["user"].as_str()?))
     }
 
     fn server(&self, server: &str) -> Option<&Value> {
-        self.0["servers"].as_array()?.iter().find(|entry| entry["server"] == server)
+        self.0["servers"]
+            .as_array()?
+            .iter()
+            .find(|entry| entry["server"] == server)
     }
 
     fn token(&self, user: &str) -> Option<&str> {
-        let found = self.0["users"].as_array()?.iter().find(|entry| entry["name"] == user)?;
+        let found = self.0["users"]
+            .as_array()?
+            .iter()
+            .find(|entry| entry["name"] == user)?;
         found["auth-token"].as_str()
     }
 
@@ -248,7 +296,10 @@ impl Config {
 /// Tokens are in it: others must not read it.
 fn check_mode(file: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::metadata(file).with_context(|| format!("read {}", file.display()))?.permissions().mode();
+    let mode = std::fs::metadata(file)
+        .with_context(|| format!("read {}", file.display()))?
+        .permissions()
+        .mode();
     if mode & 0o077 != 0 {
         bail!("{} can be read by others: chmod 0600 it", file.display());
     }
@@ -268,7 +319,11 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
         let mut line = String::new();
         for (at, cell) in cells.iter().enumerate() {
             let last = at + 1 == cells.len();
-            let pad = if last { 0 } else { widths[&at] + 2 - cell.chars().count() };
+            let pad = if last {
+                0
+            } else {
+                widths[&at] + 2 - cell.chars().count()
+            };
             line += &format!("{cell}{:pad$}", "");
         }
         line.trim_end().to_owned() + "\n"
@@ -328,7 +383,10 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = vec![vec!["a".to_owned(), "long".to_owned()], vec!["longer".to_owned(), String::new()]];
+        let rows = vec![
+            vec!["a".to_owned(), "long".to_owned()],
+            vec!["longer".to_owned(), String::new()],
+        ];
         assert_eq!(table(&["NAME", "X"], &rows), "NAME    X\na       long\nlonger\n");
     }
 }

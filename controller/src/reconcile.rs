@@ -7,7 +7,7 @@
 //! What is remembered between looks is in [`Memos`] and may be lost at any time: the desired state, the verdicts, since
 //! when rendering fails.
 //!
-//! `reconciledAt` is written when something else changes or when a person asked for the look; a look that found nothing
+//! `reconciledAt` is written when something else changes, when a person asked for the look, or when it is the first after an operation; a look that found nothing
 //! new writes nothing. (Argo CD writes it each time; over a fleet those are most of its writes.)
 
 mod autosync;
@@ -459,7 +459,7 @@ async fn write(
         .clone_from(&ctx.options.namespace);
     outcome.status.observed_at = None;
     let changed = patch_between(&app.status, &outcome.status).is_some();
-    if changed || asked || app.status.reconciled_at.is_none() {
+    if changed || asked || is_overtaken(&app.status) {
         outcome.status.reconciled_at = Some(Time::from_timestamp(now));
     }
     let mut patch = patch_between(&app.status, &outcome.status).unwrap_or_else(|| json!({}));
@@ -485,6 +485,19 @@ async fn write(
     ctx.status.patch(app, patch).await?;
     tell(ctx, app, &outcome);
     Ok(())
+}
+
+/// Has nobody looked since the last operation ended? Clients wait for a look after it.
+fn is_overtaken(status: &ApplicationStatus) -> bool {
+    let finished = status
+        .operation_state
+        .as_ref()
+        .and_then(|state| state.finished_at);
+    match (status.reconciled_at, finished) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(looked), Some(finished)) => looked.to_timestamp() < finished.to_timestamp(),
+    }
 }
 
 fn tell(ctx: &Context, app: &Application, outcome: &Outcome) {

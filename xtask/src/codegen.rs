@@ -126,7 +126,11 @@ fn as_go_json(mut builder: Builder, file: &FileDescriptorProto, message: &Descri
             (Label::Required, _) => None,
             (Label::Repeated, _) => {
                 rules.push("deserialize_with = \"crate::meta::null_as_default\"".to_owned());
-                Some(if map { "std::collections::BTreeMap::is_empty" } else { "Vec::is_empty" })
+                Some(if map {
+                    "std::collections::BTreeMap::is_empty"
+                } else {
+                    "Vec::is_empty"
+                })
             }
             (Label::Optional, Type::Message) => Some("Option::is_none"),
             (Label::Optional, _) if pointers => Some("Option::is_none"),

@@ -173,38 +173,77 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let mut client = Client::new(remote.channel.clone()).max_decoding_message_size(MESSAGE_LEN_MAX);
     let client = &mut client;
     match args.command {
-        Command::List { project, selector, output } => {
+        Command::List {
+            project,
+            selector,
+            output,
+        } => {
             let query = ApplicationQuery {
                 projects: project,
                 selector: Some(selector),
                 ..ApplicationQuery::default()
             };
-            let list = client.list(remote.request(query)?).await.map_err(said)?.into_inner();
+            let list = client
+                .list(remote.request(query)?)
+                .await
+                .map_err(said)?
+                .into_inner();
             print_list(&list.items, output)?;
         }
-        Command::Get { name, refresh, hard_refresh, output } => {
+        Command::Get {
+            name,
+            refresh,
+            hard_refresh,
+            output,
+        } => {
             let refresh = match (hard_refresh, refresh) {
                 (true, _) => Some("hard".to_owned()),
                 (_, true) => Some("normal".to_owned()),
                 _ => None,
             };
-            let query = ApplicationQuery { refresh, ..query(&name) };
-            let app = client.get(remote.request(query)?).await.map_err(said)?.into_inner();
+            let query = ApplicationQuery {
+                refresh,
+                ..query(&name)
+            };
+            let app = client
+                .get(remote.request(query)?)
+                .await
+                .map_err(said)?
+                .into_inner();
             print_app(&app, output)?;
         }
-        Command::Create { file, upsert, no_validate } => {
+        Command::Create {
+            file,
+            upsert,
+            no_validate,
+        } => {
             let app = input::application(&file)?;
             let request = ApplicationCreateRequest {
                 application: app,
                 upsert: Some(upsert),
                 validate: Some(!no_validate),
             };
-            let app = client.create(remote.request(request)?).await.map_err(said)?.into_inner();
+            let app = client
+                .create(remote.request(request)?)
+                .await
+                .map_err(said)?
+                .into_inner();
             output::text(&format!("application '{}' created\n", app.metadata.name))?;
         }
-        Command::Sync { name, revision, prune, dry_run, resource, no_wait, timeout } => {
+        Command::Sync {
+            name,
+            revision,
+            prune,
+            dry_run,
+            resource,
+            no_wait,
+            timeout,
+        } => {
             let (namespace, short) = split(&name);
-            let resources = resource.iter().map(|text| resource_of(text)).collect::<Result<_>>()?;
+            let resources = resource
+                .iter()
+                .map(|text| resource_of(text))
+                .collect::<Result<_>>()?;
             let request = ApplicationSyncRequest {
                 name: short.to_owned(),
                 app_namespace: Some(namespace.to_owned()),
@@ -220,27 +259,52 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                 return print_operation(&app);
             }
         }
-        Command::Wait { name, sync, health, operation, timeout } => {
+        Command::Wait {
+            name,
+            sync,
+            health,
+            operation,
+            timeout,
+        } => {
             let all = !(sync || health || operation);
             let done = |app: &Application| {
                 (!(all || operation) || !in_operation(app))
                     && (!(all || sync) || app.status.sync.status == "Synced")
                     && (!(all || health) || app.status.health.status == "Healthy")
-                    && !app.metadata.annotations.contains_key(argosy_api::annotation::REFRESH)
+                    && !app
+                        .metadata
+                        .annotations
+                        .contains_key(argosy_api::annotation::REFRESH)
             };
             let app = wait(client, &remote, &name, timeout, done).await?;
             print_app(&app, Format::Wide)?;
         }
         Command::History { name } => {
-            let app = client.get(remote.request(query(&name))?).await.map_err(said)?.into_inner();
+            let app = client
+                .get(remote.request(query(&name))?)
+                .await
+                .map_err(said)?
+                .into_inner();
             let rows = app.status.history.iter().map(|entry| {
-                let date = entry.deployed_at.map(|at| at.to_timestamp().to_string()).unwrap_or_default();
-                let revision = if entry.revisions.is_empty() { entry.revision.clone() } else { entry.revisions.join(",") };
+                let date = entry
+                    .deployed_at
+                    .map(|at| at.to_timestamp().to_string())
+                    .unwrap_or_default();
+                let revision = if entry.revisions.is_empty() {
+                    entry.revision.clone()
+                } else {
+                    entry.revisions.join(",")
+                };
                 vec![entry.id.to_string(), date, revision]
             });
             output::text(&table(&["ID", "DATE", "REVISION"], &rows.collect::<Vec<_>>()))?;
         }
-        Command::Rollback { name, id, prune, timeout } => {
+        Command::Rollback {
+            name,
+            id,
+            prune,
+            timeout,
+        } => {
             let (namespace, short) = split(&name);
             let request = ApplicationRollbackRequest {
                 name: short.to_owned(),
@@ -260,10 +324,18 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                 app_namespace: Some(namespace.to_owned()),
                 project: None,
             };
-            client.terminate_operation(remote.request(request)?).await.map_err(said)?;
+            client
+                .terminate_operation(remote.request(request)?)
+                .await
+                .map_err(said)?;
             output::text(&format!("Application '{short}' operation terminating\n"))?;
         }
-        Command::Logs { name, follow, tail, container } => {
+        Command::Logs {
+            name,
+            follow,
+            tail,
+            container,
+        } => {
             let (namespace, short) = split(&name);
             let request = ApplicationPodLogsQuery {
                 name: short.to_owned(),
@@ -273,7 +345,11 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                 container: Some(container),
                 ..ApplicationPodLogsQuery::default()
             };
-            let mut lines = client.pod_logs(remote.request(request)?).await.map_err(said)?.into_inner();
+            let mut lines = client
+                .pod_logs(remote.request(request)?)
+                .await
+                .map_err(said)?
+                .into_inner();
             while let Some(line) = lines.message().await.map_err(said)? {
                 if line.last {
                     break;
@@ -283,9 +359,14 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         }
         Command::Delete { name, cascade, yes } => {
             if !yes {
-                eprint!("Are you sure you want to delete '{name}'{}? [y/n] ", if cascade { " and all its resources" } else { "" });
+                eprint!(
+                    "Are you sure you want to delete '{name}'{}? [y/n] ",
+                    if cascade { " and all its resources" } else { "" }
+                );
                 let mut answer = String::new();
-                std::io::stdin().read_line(&mut answer).context("read the answer")?;
+                std::io::stdin()
+                    .read_line(&mut answer)
+                    .context("read the answer")?;
                 if !answer.trim().eq_ignore_ascii_case("y") {
                     bail!("the application is not deleted");
                 }
@@ -335,7 +416,10 @@ fn resource_of(text: &str) -> Result<SyncOperationResource> {
 fn in_operation(app: &Application) -> bool {
     app.operation.is_some()
         || app.status.operation_state.as_ref().is_some_and(|state| {
-            !state.phase.parse().is_ok_and(argosy_api::v1alpha1::OperationPhase::completed)
+            !state
+                .phase
+                .parse()
+                .is_ok_and(argosy_api::v1alpha1::OperationPhase::completed)
         })
 }
 
@@ -350,7 +434,11 @@ async fn wait(
     let started = Instant::now();
     let deadline = (timeout > 0).then(|| Duration::from_secs(timeout));
     loop {
-        let mut events = client.watch(remote.request(query(name))?).await.map_err(said)?.into_inner();
+        let mut events = client
+            .watch(remote.request(query(name))?)
+            .await
+            .map_err(said)?
+            .into_inner();
         loop {
             let left = deadline.map(|deadline| deadline.saturating_sub(started.elapsed()));
             let next = match left {
@@ -379,10 +467,14 @@ fn source(app: &Application) -> ApplicationSource {
 }
 
 fn policy(app: &Application) -> &'static str {
-    let automated = app.spec.sync_policy.as_ref().and_then(|policy| policy.automated.as_ref());
+    let automated = app
+        .spec
+        .sync_policy
+        .as_ref()
+        .and_then(|policy| policy.automated.as_ref());
     match automated.filter(|automated| automated.enabled != Some(false)) {
         None => "Manual",
-        Some(automated) if automated.prune => "Auto-Prune",
+        Some(automated) if automated.prune == Some(true) => "Auto-Prune",
         Some(_) => "Auto",
     }
 }
@@ -396,9 +488,17 @@ fn print_list(apps: &[Application], format: Format) -> Result<()> {
         Format::Wide => {
             let rows = apps.iter().map(|app| {
                 let (spec, status, source) = (&app.spec, &app.status, source(app));
-                let conditions: Vec<_> = status.conditions.iter().map(|condition| condition.r#type.as_str()).collect();
+                let conditions: Vec<_> = status
+                    .conditions
+                    .iter()
+                    .map(|condition| condition.r#type.as_str())
+                    .collect();
                 let destination = &spec.destination;
-                let cluster = if destination.name.is_empty() { &destination.server } else { &destination.name };
+                let cluster = if destination.name.is_empty() {
+                    &destination.server
+                } else {
+                    &destination.name
+                };
                 vec![
                     name(app),
                     cluster.clone(),
@@ -407,14 +507,31 @@ fn print_list(apps: &[Application], format: Format) -> Result<()> {
                     status.sync.status.clone(),
                     status.health.status.clone(),
                     policy(app).to_owned(),
-                    if conditions.is_empty() { "<none>".to_owned() } else { conditions.join(",") },
+                    if conditions.is_empty() {
+                        "<none>".to_owned()
+                    } else {
+                        conditions.join(",")
+                    },
                     source.repo_url,
-                    if source.chart.is_empty() { source.path } else { source.chart },
+                    if source.chart.is_empty() {
+                        source.path
+                    } else {
+                        source.chart
+                    },
                     source.target_revision,
                 ]
             });
             let headings = [
-                "NAME", "CLUSTER", "NAMESPACE", "PROJECT", "STATUS", "HEALTH", "SYNCPOLICY", "CONDITIONS", "REPO", "PATH",
+                "NAME",
+                "CLUSTER",
+                "NAMESPACE",
+                "PROJECT",
+                "STATUS",
+                "HEALTH",
+                "SYNCPOLICY",
+                "CONDITIONS",
+                "REPO",
+                "PATH",
                 "TARGET",
             ];
             output::text(&table(&headings, &rows.collect::<Vec<_>>()))
@@ -436,20 +553,44 @@ fn print_app(app: &Application, format: Format) -> Result<()> {
     let (spec, status, source) = (&app.spec, &app.status, source(app));
     let line = |name: &str, value: &str| format!("{:<20}{value}\n", format!("{name}:"));
     let short = status.sync.revision.get(..7).unwrap_or(&status.sync.revision);
-    let target = if source.target_revision.is_empty() { "HEAD" } else { &source.target_revision };
-    let mut text = line("Name", &format!("{}/{}", app.metadata.namespace, app.metadata.name));
+    let target = if source.target_revision.is_empty() {
+        "HEAD"
+    } else {
+        &source.target_revision
+    };
+    let mut text = line(
+        "Name",
+        &format!("{}/{}", app.metadata.namespace, app.metadata.name),
+    );
     text += &line("Project", &spec.project);
-    text += &line("Server", if spec.destination.name.is_empty() { &spec.destination.server } else { &spec.destination.name });
+    text += &line(
+        "Server",
+        if spec.destination.name.is_empty() {
+            &spec.destination.server
+        } else {
+            &spec.destination.name
+        },
+    );
     text += &line("Namespace", &spec.destination.namespace);
     text += &line("Repo", &source.repo_url);
     text += &line("Target", target);
-    text += &line("Path", if source.chart.is_empty() { &source.path } else { &source.chart });
+    text += &line(
+        "Path",
+        if source.chart.is_empty() {
+            &source.path
+        } else {
+            &source.chart
+        },
+    );
     text += &line("Sync Policy", policy(app));
-    text += &line("Sync Status", &match status.sync.status.as_str() {
-        "Synced" => format!("Synced to {target} ({short})"),
-        "OutOfSync" => format!("OutOfSync from {target} ({short})"),
-        other => other.to_owned(),
-    });
+    text += &line(
+        "Sync Status",
+        &match status.sync.status.as_str() {
+            "Synced" => format!("Synced to {target} ({short})"),
+            "OutOfSync" => format!("OutOfSync from {target} ({short})"),
+            other => other.to_owned(),
+        },
+    );
     text += &line("Health Status", &status.health.status);
     for condition in &status.conditions {
         text += &format!("\n{}: {}\n", condition.r#type, condition.message);
@@ -460,12 +601,21 @@ fn print_app(app: &Application, format: Format) -> Result<()> {
 }
 
 fn resources(app: &Application) -> String {
-    let results = app.status.operation_state.as_ref().and_then(|state| state.sync_result.as_ref());
+    let results = app
+        .status
+        .operation_state
+        .as_ref()
+        .and_then(|state| state.sync_result.as_ref());
     let results = results.map_or(&[][..], |result| &result.resources);
     let rows = app.status.resources.iter().map(|resource| {
         let result = results.iter().find(|result| {
             (&result.group, &result.kind, &result.namespace, &result.name)
-                == (&resource.group, &resource.kind, &resource.namespace, &resource.name)
+                == (
+                    &resource.group,
+                    &resource.kind,
+                    &resource.namespace,
+                    &resource.name,
+                )
         });
         vec![
             resource.group.clone(),
@@ -473,18 +623,43 @@ fn resources(app: &Application) -> String {
             resource.namespace.clone(),
             resource.name.clone(),
             resource.status.clone(),
-            resource.health.as_ref().map(|health| health.status.clone()).unwrap_or_default(),
+            resource
+                .health
+                .as_ref()
+                .map(|health| health.status.clone())
+                .unwrap_or_default(),
             result.map(|result| result.message.clone()).unwrap_or_default(),
         ]
     });
-    table(&["GROUP", "KIND", "NAMESPACE", "NAME", "STATUS", "HEALTH", "MESSAGE"], &rows.collect::<Vec<_>>())
+    table(
+        &[
+            "GROUP",
+            "KIND",
+            "NAMESPACE",
+            "NAME",
+            "STATUS",
+            "HEALTH",
+            "MESSAGE",
+        ],
+        &rows.collect::<Vec<_>>(),
+    )
 }
 
 /// The outcome of an operation; exit code 1 if it failed.
 fn print_operation(app: &Application) -> Result<ExitCode> {
     print_app(app, Format::Wide)?;
-    let Some(state) = &app.status.operation_state else { return Ok(ExitCode::SUCCESS) };
+    let Some(state) = &app.status.operation_state else {
+        return Ok(ExitCode::SUCCESS);
+    };
     let line = |name: &str, value: &str| format!("{:<20}{value}\n", format!("{name}:"));
-    output::text(&format!("\n{}{}", line("Phase", &state.phase), line("Message", &state.message)))?;
-    Ok(if state.phase == "Succeeded" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    output::text(&format!(
+        "\n{}{}",
+        line("Phase", &state.phase),
+        line("Message", &state.message)
+    ))?;
+    Ok(if state.phase == "Succeeded" {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -31,11 +31,19 @@ pub(crate) async fn projects(args: Args) -> Result<ExitCode> {
     let Command::List = args.command;
     let remote = args.connection.remote()?;
     let request = remote.request(ProjectQuery::default())?;
-    let list = ProjectServiceClient::new(remote.channel.clone()).list(request).await.map_err(said)?.into_inner();
+    let list = ProjectServiceClient::new(remote.channel.clone())
+        .list(request)
+        .await
+        .map_err(said)?
+        .into_inner();
     let rows = list.items.iter().map(|project| {
         let spec = &project.spec;
         let destinations = spec.destinations.iter().map(|destination| {
-            let cluster = if destination.server.is_empty() { &destination.name } else { &destination.server };
+            let cluster = if destination.server.is_empty() {
+                &destination.name
+            } else {
+                &destination.server
+            };
             format!("{cluster},{}", destination.namespace)
         });
         vec![
@@ -45,12 +53,19 @@ pub(crate) async fn projects(args: Args) -> Result<ExitCode> {
             some(spec.source_repos.join(",")),
         ]
     });
-    output::text(&table(&["NAME", "DESCRIPTION", "DESTINATIONS", "SOURCES"], &rows.collect::<Vec<_>>()))?;
+    output::text(&table(
+        &["NAME", "DESCRIPTION", "DESTINATIONS", "SOURCES"],
+        &rows.collect::<Vec<_>>(),
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn some(text: String) -> String {
-    if text.is_empty() { "<none>".to_owned() } else { text }
+    if text.is_empty() {
+        "<none>".to_owned()
+    } else {
+        text
+    }
 }
 
 pub(crate) async fn repositories(args: Args) -> Result<ExitCode> {
@@ -58,10 +73,23 @@ pub(crate) async fn repositories(args: Args) -> Result<ExitCode> {
     let remote = args.connection.remote()?;
     let request = remote.request(RepoQuery::default())?;
     let client = RepositoryServiceClient::new(remote.channel.clone());
-    let list = client.max_decoding_message_size(64 << 20).list_repositories(request).await.map_err(said)?.into_inner();
+    let list = client
+        .max_decoding_message_size(64 << 20)
+        .list_repositories(request)
+        .await
+        .map_err(said)?
+        .into_inner();
     let rows = list.items.iter().map(|repository| {
-        let credentials = if repository.inherited_creds { "inherited" } else { "false" };
-        let credentials = if repository.username.is_empty() { credentials } else { "true" };
+        let credentials = if repository.inherited_creds {
+            "inherited"
+        } else {
+            "false"
+        };
+        let credentials = if repository.username.is_empty() {
+            credentials
+        } else {
+            "true"
+        };
         vec![
             repository.r#type.clone(),
             repository.name.clone(),
@@ -75,7 +103,9 @@ pub(crate) async fn repositories(args: Args) -> Result<ExitCode> {
             repository.project.clone(),
         ]
     });
-    let headings = ["TYPE", "NAME", "REPO", "INSECURE", "OCI", "LFS", "CREDS", "STATUS", "MESSAGE", "PROJECT"];
+    let headings = [
+        "TYPE", "NAME", "REPO", "INSECURE", "OCI", "LFS", "CREDS", "STATUS", "MESSAGE", "PROJECT",
+    ];
     output::text(&table(&headings, &rows.collect::<Vec<_>>()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -84,7 +114,11 @@ pub(crate) async fn clusters(args: Args) -> Result<ExitCode> {
     let Command::List = args.command;
     let remote = args.connection.remote()?;
     let request = remote.request(ClusterQuery::default())?;
-    let list = ClusterServiceClient::new(remote.channel.clone()).list(request).await.map_err(said)?.into_inner();
+    let list = ClusterServiceClient::new(remote.channel.clone())
+        .list(request)
+        .await
+        .map_err(said)?
+        .into_inner();
     let rows = list.items.iter().map(|cluster| {
         vec![
             cluster.server.clone(),

@@ -37,7 +37,9 @@ pub(crate) async fn login(args: Login) -> Result<ExitCode> {
         None => {
             eprint!("Password: ");
             let mut line = String::new();
-            std::io::stdin().read_line(&mut line).context("read the password")?;
+            std::io::stdin()
+                .read_line(&mut line)
+                .context("read the password")?;
             line.trim_end_matches(['\n', '\r']).to_owned()
         }
     };
@@ -46,10 +48,17 @@ pub(crate) async fn login(args: Login) -> Result<ExitCode> {
         password,
         ..SessionCreateRequest::default()
     };
-    let answer = SessionServiceClient::new(remote.channel.clone()).create(request).await.map_err(said)?;
+    let answer = SessionServiceClient::new(remote.channel.clone())
+        .create(request)
+        .await
+        .map_err(said)?;
     let context = args.name.as_deref().unwrap_or(&remote.server);
-    args.connection.remember(&remote.server, context, &answer.into_inner().token)?;
-    output::text(&format!("'{}:login' logged in successfully\nContext '{context}' updated\n", args.username))?;
+    args.connection
+        .remember(&remote.server, context, &answer.into_inner().token)?;
+    output::text(&format!(
+        "'{}:login' logged in successfully\nContext '{context}' updated\n",
+        args.username
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -64,7 +73,10 @@ pub(crate) struct Logout {
 pub(crate) async fn logout(args: Logout) -> Result<ExitCode> {
     let remote = args.connection.remote()?;
     // A server that is gone keeps nobody from logging out here.
-    if let Err(status) = SessionServiceClient::new(remote.channel.clone()).delete(remote.request(SessionDeleteRequest {})?).await {
+    if let Err(status) = SessionServiceClient::new(remote.channel.clone())
+        .delete(remote.request(SessionDeleteRequest {})?)
+        .await
+    {
         eprintln!("argosy: end the session: {}", status.message());
     }
     args.connection.forget(&args.context)?;
@@ -86,9 +98,13 @@ pub(crate) fn contexts(args: &Contexts) -> Result<ExitCode> {
         output::text(&format!("Switched to context '{name}'\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows = args.connection.contexts()?.into_iter().map(|(current, name, server)| {
-        vec![if current { "*".to_owned() } else { String::new() }, name, server]
-    });
+    let rows = args
+        .connection
+        .contexts()?
+        .into_iter()
+        .map(|(current, name, server)| {
+            vec![if current { "*".to_owned() } else { String::new() }, name, server]
+        });
     output::text(&table(&["CURRENT", "NAME", "SERVER"], &rows.collect::<Vec<_>>()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -108,7 +124,10 @@ pub(crate) async fn version(args: Version) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let remote = args.connection.remote()?;
-    let answer = VersionServiceClient::new(remote.channel.clone()).version(remote.request(())?).await.map_err(said)?;
+    let answer = VersionServiceClient::new(remote.channel.clone())
+        .version(remote.request(())?)
+        .await
+        .map_err(said)?;
     output::text(&format!("argocd-server: {}\n", answer.into_inner().version))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -139,14 +158,28 @@ enum AccountCommand {
 pub(crate) async fn account(args: Account) -> Result<ExitCode> {
     let remote = args.connection.remote()?;
     match args.command {
-        AccountCommand::CanI { action, resource, subresource } => {
-            let request = remote.request(CanIRequest { resource, action, subresource })?;
-            let answer = AccountServiceClient::new(remote.channel.clone()).can_i(request).await.map_err(said)?;
+        AccountCommand::CanI {
+            action,
+            resource,
+            subresource,
+        } => {
+            let request = remote.request(CanIRequest {
+                resource,
+                action,
+                subresource,
+            })?;
+            let answer = AccountServiceClient::new(remote.channel.clone())
+                .can_i(request)
+                .await
+                .map_err(said)?;
             output::text(&format!("{}\n", answer.into_inner().value))?;
         }
         AccountCommand::GetUserInfo => {
             let request = remote.request(GetUserInfoRequest {})?;
-            let info = SessionServiceClient::new(remote.channel.clone()).get_user_info(request).await.map_err(said)?;
+            let info = SessionServiceClient::new(remote.channel.clone())
+                .get_user_info(request)
+                .await
+                .map_err(said)?;
             let info = info.into_inner();
             output::text(&format!(
                 "Logged In: {}\nUsername: {}\nIssuer: {}\nGroups: {}\n",

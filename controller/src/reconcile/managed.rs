@@ -38,7 +38,12 @@ fn diff(managed: &Managed, rules: Option<&Rules>, sensitive: &[String]) -> Resou
     if let (Some(rules), Some(target), Some(live)) = (rules, &target, &live) {
         let mut aligned = live.clone();
         tracking::normalize_live(&mut aligned, target, &rules.tracking);
-        let own = resource_options(&rules.sync_options, rules.migration_manager.as_deref(), Some(target), Some(live));
+        let own = resource_options(
+            &rules.sync_options,
+            rules.migration_manager.as_deref(),
+            Some(target),
+            Some(live),
+        );
         let mut options = rules.options.clone();
         if own.server_side_apply != options.server_side_apply
             || own.server_side_apply && own.migrate_from != options.migrate_from

@@ -24,25 +24,30 @@ pub fn connect(address: &str, tls: &Tls) -> Result<Channel, Error> {
         .map_err(|error| invalid(error.to_string()))?
         .http2_keep_alive_interval(Duration::from_secs(20))
         .tcp_nodelay(true);
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    let host = address
+        .rsplit_once(':')
+        .map_or(address, |(host, _)| host)
+        .trim_matches(['[', ']']);
     let name = ServerName::try_from(host.to_owned()).map_err(|error| invalid(error.to_string()))?;
     let address = address.to_owned();
-    Ok(endpoint.connect_with_connector_lazy(tower::service_fn(move |_: http::Uri| {
-        let (address, config, name) = (address.clone(), config.clone(), name.clone());
-        async move {
-            let connect = async {
-                let stream = TcpStream::connect(&address).await?;
-                stream.set_nodelay(true)?;
-                let stream: Box<dyn Transport> = match config {
-                    None => Box::new(stream),
-                    Some(config) => Box::new(TlsConnector::from(config).connect(name, stream).await?),
+    Ok(
+        endpoint.connect_with_connector_lazy(tower::service_fn(move |_: http::Uri| {
+            let (address, config, name) = (address.clone(), config.clone(), name.clone());
+            async move {
+                let connect = async {
+                    let stream = TcpStream::connect(&address).await?;
+                    stream.set_nodelay(true)?;
+                    let stream: Box<dyn Transport> = match config {
+                        None => Box::new(stream),
+                        Some(config) => Box::new(TlsConnector::from(config).connect(name, stream).await?),
+                    };
+                    Ok::<_, std::io::Error>(TokioIo::new(stream))
                 };
-                Ok::<_, std::io::Error>(TokioIo::new(stream))
-            };
-            let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect).await;
-            connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-        }
-    })))
+                let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect).await;
+                connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+            }
+        })),
+    )
 }
 
 /// What bytes go over.

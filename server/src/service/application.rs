@@ -86,7 +86,7 @@ impl ApplicationService for Api {
 
     async fn get(&self, request: Request<ApplicationQuery>) -> Result<Response<Application>, Status> {
         let caller = auth::caller(&request)?;
-        self.get_app(&caller, &request.into_inner())
+        Box::pin(self.get_app(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -96,7 +96,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationResourceEventsQuery>,
     ) -> Result<Response<EventList>, Status> {
         let caller = auth::caller(&request)?;
-        self.resource_events(&caller, &request.into_inner())
+        Box::pin(self.resource_events(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -106,7 +106,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationCreateRequest>,
     ) -> Result<Response<Application>, Status> {
         let caller = auth::caller(&request)?;
-        self.create_app(&caller, request.into_inner())
+        Box::pin(self.create_app(&caller, request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -116,7 +116,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationUpdateRequest>,
     ) -> Result<Response<Application>, Status> {
         let caller = auth::caller(&request)?;
-        self.update_app(&caller, request.into_inner())
+        Box::pin(self.update_app(&caller, request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -126,7 +126,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationUpdateSpecRequest>,
     ) -> Result<Response<ApplicationSpec>, Status> {
         let caller = auth::caller(&request)?;
-        self.update_app_spec(&caller, request.into_inner())
+        Box::pin(self.update_app_spec(&caller, request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -136,7 +136,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationPatchRequest>,
     ) -> Result<Response<Application>, Status> {
         let caller = auth::caller(&request)?;
-        self.patch_app(&caller, &request.into_inner())
+        Box::pin(self.patch_app(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -146,14 +146,14 @@ impl ApplicationService for Api {
         request: Request<ApplicationDeleteRequest>,
     ) -> Result<Response<ApplicationResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.delete_app(&caller, &request.into_inner())
+        Box::pin(self.delete_app(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
 
     async fn sync(&self, request: Request<ApplicationSyncRequest>) -> Result<Response<Application>, Status> {
         let caller = auth::caller(&request)?;
-        self.sync_app(&caller, request.into_inner())
+        Box::pin(self.sync_app(&caller, request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -163,7 +163,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationRollbackRequest>,
     ) -> Result<Response<Application>, Status> {
         let caller = auth::caller(&request)?;
-        self.rollback_app(&caller, &request.into_inner())
+        Box::pin(self.rollback_app(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -173,7 +173,7 @@ impl ApplicationService for Api {
         request: Request<OperationTerminateRequest>,
     ) -> Result<Response<OperationTerminateResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.terminate(&caller, &request.into_inner())
+        Box::pin(self.terminate(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -192,7 +192,7 @@ impl ApplicationService for Api {
         request: Request<RevisionMetadataQuery>,
     ) -> Result<Response<RevisionMetadata>, Status> {
         let caller = auth::caller(&request)?;
-        self.revision(&caller, &request.into_inner())
+        Box::pin(self.revision(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -202,7 +202,7 @@ impl ApplicationService for Api {
         request: Request<RevisionMetadataQuery>,
     ) -> Result<Response<ChartDetails>, Status> {
         let caller = auth::caller(&request)?;
-        self.chart_details(&caller, &request.into_inner())
+        Box::pin(self.chart_details(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -225,7 +225,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationManifestQuery>,
     ) -> Result<Response<ManifestResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.manifests(&caller, &request.into_inner())
+        Box::pin(self.manifests(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -245,7 +245,7 @@ impl ApplicationService for Api {
         request: Request<ResourcesQuery>,
     ) -> Result<Response<ManagedResourcesResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.managed(&caller, &request.into_inner())
+        Box::pin(self.managed(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -268,7 +268,9 @@ impl ApplicationService for Api {
         request: Request<ResourcesQuery>,
     ) -> Result<Response<ApplicationTree>, Status> {
         let caller = auth::caller(&request)?;
-        self.tree(&caller, &request.into_inner()).await.map(Response::new)
+        Box::pin(self.tree(&caller, &request.into_inner()))
+            .await
+            .map(Response::new)
     }
 
     async fn watch_resource_tree(
@@ -276,7 +278,7 @@ impl ApplicationService for Api {
         request: Request<ResourcesQuery>,
     ) -> Result<Response<Self::WatchResourceTreeStream>, Status> {
         let caller = auth::caller(&request)?;
-        self.watch_tree(caller, request.into_inner())
+        Box::pin(self.watch_tree(caller, request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -286,7 +288,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationResourceRequest>,
     ) -> Result<Response<ApplicationResourceResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.resource(&caller, &request.into_inner())
+        Box::pin(self.resource(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -296,7 +298,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationResourcePatchRequest>,
     ) -> Result<Response<ApplicationResourceResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.patch_live(&caller, &request.into_inner())
+        Box::pin(self.patch_live(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -306,7 +308,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationResourceDeleteRequest>,
     ) -> Result<Response<ApplicationResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.delete_live(&caller, &request.into_inner())
+        Box::pin(self.delete_live(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -316,7 +318,7 @@ impl ApplicationService for Api {
         request: Request<ApplicationResourceRequest>,
     ) -> Result<Response<ResourceActionsListResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.actions(&caller, &request.into_inner())
+        Box::pin(self.actions(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -339,7 +341,9 @@ impl ApplicationService for Api {
             project: old.project,
             resource_action_parameters: Vec::new(),
         };
-        self.run_action(&caller, &request).await.map(Response::new)
+        Box::pin(self.run_action(&caller, &request))
+            .await
+            .map(Response::new)
     }
 
     async fn run_resource_action_v2(
@@ -347,7 +351,7 @@ impl ApplicationService for Api {
         request: Request<ResourceActionRunRequestV2>,
     ) -> Result<Response<ApplicationResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.run_action(&caller, &request.into_inner())
+        Box::pin(self.run_action(&caller, &request.into_inner()))
             .await
             .map(Response::new)
     }
@@ -357,7 +361,9 @@ impl ApplicationService for Api {
         request: Request<ApplicationPodLogsQuery>,
     ) -> Result<Response<Self::PodLogsStream>, Status> {
         let caller = auth::caller(&request)?;
-        self.logs(&caller, request.into_inner()).await.map(Response::new)
+        Box::pin(self.logs(&caller, request.into_inner()))
+            .await
+            .map(Response::new)
     }
 
     async fn list_links(

@@ -69,8 +69,6 @@ pub(crate) struct Rbac {
     pub mode: MatchMode,
     /// The role of everybody; empty for none.
     pub default_role: String,
-    /// Claims that hold groups.
-    pub scopes: Vec<String>,
 }
 
 impl Settings {
@@ -162,7 +160,11 @@ impl Settings {
 /// The actions of `resource.customizations`; a text that cannot be read leaves the built-in ones.
 fn actions(config: &parsed::Settings) -> Customizations {
     let mut customizations = Customizations::none();
-    for (kind, custom) in config.overrides.iter().filter(|(_, custom)| !custom.actions.is_empty()) {
+    for (kind, custom) in config
+        .overrides
+        .iter()
+        .filter(|(_, custom)| !custom.actions.is_empty())
+    {
         match Definitions::parse(&custom.actions, custom.use_open_libs) {
             Ok(definitions) => customizations.insert_actions(kind, definitions),
             Err(why) => warn!(kind, "argocd-cm: actions: {why}"),
@@ -187,8 +189,6 @@ fn rbac(
             text.push_str(more);
         }
     }
-    let scopes = data.get("scopes").and_then(|text| yaml(text).ok());
-    let scopes = scopes.and_then(|value| serde_json::from_value(value).ok());
     let policy = match Policy::parse(&text, mode) {
         Ok(policy) => policy,
         Err(error) => {
@@ -203,7 +203,6 @@ fn rbac(
             .get("policy.default")
             .map(|text| text.trim().to_owned())
             .unwrap_or_default(),
-        scopes: scopes.unwrap_or_else(|| vec!["groups".to_owned()]),
     })
 }
 

@@ -11,7 +11,7 @@ use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, MethodDescriptor, R
 use tonic::Code;
 
 use crate::raw;
-use crate::world::{CANARY, ADMIN_PASSWORD, log_in, run, start, world};
+use crate::world::{ADMIN_PASSWORD, CANARY, log_in, run, start, world};
 
 /// What methods answer without anybody being logged in.
 const PUBLIC: &[&str] = &[
@@ -59,9 +59,10 @@ fn request(descriptor: &MessageDescriptor) -> DynamicMessage {
             (Kind::String, "revision") => text("HEAD"),
             (Kind::String, "keyID") => text("0123456789ABCDEF"),
             (Kind::String, "hostNamePattern") => text("git.example.com"),
-            (Kind::Message(inner), "application" | "project" | "applicationset" | "repo" | "creds" | "cluster") => {
-                Some(Value::Message(object(&inner)))
-            }
+            (
+                Kind::Message(inner),
+                "application" | "project" | "applicationset" | "repo" | "creds" | "cluster",
+            ) => Some(Value::Message(object(&inner))),
             (Kind::Message(inner), "source") => {
                 let mut source = DynamicMessage::new(inner);
                 source.set_field_by_name("repoURL", Value::String("https://git.example.com/app".into()));
@@ -80,7 +81,11 @@ fn request(descriptor: &MessageDescriptor) -> DynamicMessage {
 fn object(descriptor: &MessageDescriptor) -> DynamicMessage {
     let mut message = DynamicMessage::new(descriptor.clone());
     let set = |message: &mut DynamicMessage, name: &str, text: &str| {
-        if message.descriptor().get_field_by_name(name).is_some_and(|field| field.kind() == Kind::String && !field.is_list()) {
+        if message
+            .descriptor()
+            .get_field_by_name(name)
+            .is_some_and(|field| field.kind() == Kind::String && !field.is_list())
+        {
             message.set_field_by_name(name, Value::String(text.to_owned()));
         }
     };
@@ -96,7 +101,11 @@ fn object(descriptor: &MessageDescriptor) -> DynamicMessage {
                 && let Kind::Message(inner) = field.kind()
             {
                 let mut metadata = DynamicMessage::new(inner);
-                let name = if descriptor.name() == "AppProject" { "shop" } else { "web" };
+                let name = if descriptor.name() == "AppProject" {
+                    "shop"
+                } else {
+                    "web"
+                };
                 set(&mut metadata, "name", name);
                 message.set_field(&field, Value::Message(metadata));
             }
@@ -133,9 +142,20 @@ fn short(code: Code) -> &'static str {
 
 fn writes(method: &MethodDescriptor) -> bool {
     let name = method.name();
-    ["Create", "Update", "Delete", "Patch", "Sync", "Rollback", "Terminate", "Run", "Rotate", "Invalidate"]
-        .iter()
-        .any(|verb| name.starts_with(verb))
+    [
+        "Create",
+        "Update",
+        "Delete",
+        "Patch",
+        "Sync",
+        "Rollback",
+        "Terminate",
+        "Run",
+        "Rotate",
+        "Invalidate",
+    ]
+    .iter()
+    .any(|verb| name.starts_with(verb))
 }
 
 #[test]
@@ -143,11 +163,15 @@ fn every_method_gives_each_caller_what_the_matrix_says() {
     run(async {
         // Its own world: administrators write here.
         let world = start("authz", &["--insecure"]).await;
-        let mut principals: Vec<(&str, Option<String>)> = vec![
-            ("nobody", None),
-            ("garbage", Some("a.b.c".to_owned())),
-        ];
-        for (name, account) in [("powerless", "nobody"), ("getter", "getter"), ("syncer", "syncer"), ("dev", "dev"), ("reader", "reader")] {
+        let mut principals: Vec<(&str, Option<String>)> =
+            vec![("nobody", None), ("garbage", Some("a.b.c".to_owned()))];
+        for (name, account) in [
+            ("powerless", "nobody"),
+            ("getter", "getter"),
+            ("syncer", "syncer"),
+            ("dev", "dev"),
+            ("reader", "reader"),
+        ] {
             principals.push((name, Some(world.token(account).await)));
         }
         principals.push(("role", Some(world.project_token("shop", "ci").await)));
@@ -157,8 +181,14 @@ fn every_method_gives_each_caller_what_the_matrix_says() {
         for (principal, token) in &principals {
             for method in &methods {
                 // These end what the caller itself came with.
-                if method.parent_service().full_name() == "session.SessionService" && method.name() == "Delete" && token.is_some() {
-                    table.entry(method.full_name().to_owned()).or_default().push("-".to_owned());
+                if method.parent_service().full_name() == "session.SessionService"
+                    && method.name() == "Delete"
+                    && token.is_some()
+                {
+                    table
+                        .entry(method.full_name().to_owned())
+                        .or_default()
+                        .push("-".to_owned());
                     continue;
                 }
                 // The account that asks for its own things is another row's matter.
@@ -168,25 +198,46 @@ fn every_method_gives_each_caller_what_the_matrix_says() {
                     Ok(None) => "empty",
                     Ok(Some(bytes)) => {
                         let shown = String::from_utf8_lossy(bytes);
-                        assert!(!shown.contains(CANARY), "{principal} is told a credential by {}", method.full_name());
+                        assert!(
+                            !shown.contains(CANARY),
+                            "{principal} is told a credential by {}",
+                            method.full_name()
+                        );
                         if bytes.is_empty() { "empty" } else { "ok" }
                     }
                     Err(status) => {
-                        assert!(!status.message().contains(CANARY), "{}: {status}", method.full_name());
+                        assert!(
+                            !status.message().contains(CANARY),
+                            "{}: {status}",
+                            method.full_name()
+                        );
                         short(status.code())
                     }
                 };
-                if !PUBLIC.contains(&method.full_name()) && matches!(*principal, "nobody" | "garbage" | "disabled") {
-                    assert_eq!(cell, "unauthenticated", "{principal} calls {}: {outcome:?}", method.full_name());
+                if !PUBLIC.contains(&method.full_name())
+                    && matches!(*principal, "nobody" | "garbage" | "disabled")
+                {
+                    assert_eq!(
+                        cell,
+                        "unauthenticated",
+                        "{principal} calls {}: {outcome:?}",
+                        method.full_name()
+                    );
                 }
-                if writes(method) && matches!(*principal, "powerless" | "getter" | "reader") && !PUBLIC.contains(&method.full_name()) {
+                if writes(method)
+                    && matches!(*principal, "powerless" | "getter" | "reader")
+                    && !PUBLIC.contains(&method.full_name())
+                {
                     assert!(
                         matches!(cell, "denied" | "invalid" | "unimplemented" | "notfound"),
                         "{principal} writes by {}: {outcome:?}",
                         method.full_name()
                     );
                 }
-                table.entry(method.full_name().to_owned()).or_default().push(cell.to_owned());
+                table
+                    .entry(method.full_name().to_owned())
+                    .or_default()
+                    .push(cell.to_owned());
             }
         }
         let mut text = String::from("# Code of each answer, by method and caller. See authz.rs.\n");
@@ -204,7 +255,10 @@ fn every_method_gives_each_caller_what_the_matrix_says() {
         for (expected, got) in expected.lines().zip(text.lines()) {
             assert_eq!(expected, got);
         }
-        assert_eq!(expected, text, "methods and rows differ: read authz.rs, then set ARGOSY_UPDATE=1 and review the file");
+        assert_eq!(
+            expected, text,
+            "methods and rows differ: read authz.rs, then set ARGOSY_UPDATE=1 and review the file"
+        );
     });
 }
 
@@ -214,12 +268,25 @@ async fn disabled(world: &crate::world::World) -> String {
     use serde_json::json;
     let enable = |on: &str| json!({"data": {"accounts.former.enabled": on}});
     let token = world.token("former").await;
-    world.api.merge_patch(kinds::CONFIG_MAP, "authz", "argocd-cm", &enable("false")).await.unwrap();
+    world
+        .api
+        .merge_patch(kinds::CONFIG_MAP, "authz", "argocd-cm", &enable("false"))
+        .await
+        .unwrap();
     let started = std::time::Instant::now();
     let methods = raw::methods();
-    let list = methods.iter().find(|method| method.full_name() == "application.ApplicationService.List").unwrap();
-    while raw::call(&world.channel, list, Vec::new(), Some(&token)).await.is_ok() {
-        assert!(started.elapsed() < crate::world::PATIENCE, "the account is still let in");
+    let list = methods
+        .iter()
+        .find(|method| method.full_name() == "application.ApplicationService.List")
+        .unwrap();
+    while raw::call(&world.channel, list, Vec::new(), Some(&token))
+        .await
+        .is_ok()
+    {
+        assert!(
+            started.elapsed() < crate::world::PATIENCE,
+            "the account is still let in"
+        );
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     token
@@ -231,26 +298,59 @@ fn what_is_missing_and_what_is_forbidden_are_the_same_answer() {
         let world = world().await;
         let token = world.token("nobody").await;
         let methods = raw::methods();
-        let method = |name: &str| methods.iter().find(|method| method.full_name() == name).unwrap().clone();
+        let method = |name: &str| {
+            methods
+                .iter()
+                .find(|method| method.full_name() == name)
+                .unwrap()
+                .clone()
+        };
         let ask = async |name: &str, field: &str, value: &str| {
             let method = method(name);
             let mut message = request(&method.input());
             message.clear_field_by_name("project");
             message.set_field_by_name(field, Value::String(value.to_owned()));
             let outcome = raw::call(&world.channel, &method, message.encode_to_vec(), Some(&token)).await;
-            outcome.map(|_| ()).map_err(|status| (status.code(), status.message().to_owned()))
+            outcome
+                .map(|_| ())
+                .map_err(|status| (status.code(), status.message().to_owned()))
         };
         for (name, field, there, missing) in [
             ("application.ApplicationService.Get", "name", "web", "none"),
             ("application.ApplicationService.Sync", "name", "web", "none"),
             ("application.ApplicationService.Delete", "name", "web", "none"),
-            ("application.ApplicationService.ResourceTree", "applicationName", "web", "none"),
-            ("application.ApplicationService.GetManifests", "name", "web", "none"),
+            (
+                "application.ApplicationService.ResourceTree",
+                "applicationName",
+                "web",
+                "none",
+            ),
+            (
+                "application.ApplicationService.GetManifests",
+                "name",
+                "web",
+                "none",
+            ),
             ("project.ProjectService.Get", "name", "shop", "none"),
             ("project.ProjectService.Delete", "name", "shop", "none"),
-            ("cluster.ClusterService.Get", "server", "https://far.example.com:6443", "https://none.example.com"),
-            ("cluster.ClusterService.Delete", "server", "https://far.example.com:6443", "https://none.example.com"),
-            ("repository.RepositoryService.Get", "repo", "https://git.example.com/app", "https://git.example.com/none"),
+            (
+                "cluster.ClusterService.Get",
+                "server",
+                "https://far.example.com:6443",
+                "https://none.example.com",
+            ),
+            (
+                "cluster.ClusterService.Delete",
+                "server",
+                "https://far.example.com:6443",
+                "https://none.example.com",
+            ),
+            (
+                "repository.RepositoryService.Get",
+                "repo",
+                "https://git.example.com/app",
+                "https://git.example.com/none",
+            ),
             ("applicationset.ApplicationSetService.Get", "name", "web", "none"),
         ] {
             let (there, missing) = (ask(name, field, there).await, ask(name, field, missing).await);
@@ -287,11 +387,20 @@ fn a_policy_that_cannot_be_read_leaves_the_old_one_in_force() {
         use serde_json::json;
         let world = start("badpolicy", &["--insecure"]).await;
         let token = world.token("getter").await;
-        let can = async || world.http("GET", "/api/v1/applications/web", &token, None).await.0;
+        let can = async || {
+            world
+                .http("GET", "/api/v1/applications/web", &token, None)
+                .await
+                .0
+        };
         assert_eq!(can().await, 200);
         let patch = |policy: &str| json!({"data": {"policy.csv": policy, "policy.default": "role:admin"}});
         let broken = patch("p, role:getter, applications, get, */*");
-        world.api.merge_patch(kinds::CONFIG_MAP, "badpolicy", "argocd-rbac-cm", &broken).await.unwrap();
+        world
+            .api
+            .merge_patch(kinds::CONFIG_MAP, "badpolicy", "argocd-rbac-cm", &broken)
+            .await
+            .unwrap();
         // A policy after it that can be read shows that the broken one has been seen.
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         assert_eq!(can().await, 200, "what was allowed is still allowed");
@@ -299,10 +408,17 @@ fn a_policy_that_cannot_be_read_leaves_the_old_one_in_force() {
         let (status, _) = world.http("GET", "/api/v1/applications/web", &nobody, None).await;
         assert_eq!(status, 403, "nothing became open");
         let mended = json!({"data": {"policy.csv": "", "policy.default": ""}});
-        world.api.merge_patch(kinds::CONFIG_MAP, "badpolicy", "argocd-rbac-cm", &mended).await.unwrap();
+        world
+            .api
+            .merge_patch(kinds::CONFIG_MAP, "badpolicy", "argocd-rbac-cm", &mended)
+            .await
+            .unwrap();
         let started = std::time::Instant::now();
         while can().await != 403 {
-            assert!(started.elapsed() < crate::world::PATIENCE, "the mended policy does not count");
+            assert!(
+                started.elapsed() < crate::world::PATIENCE,
+                "the mended policy does not count"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
         assert!(log_in(&world.channel, "admin", ADMIN_PASSWORD).await.is_ok());

@@ -14,10 +14,24 @@ fn a_password_opens_a_session_and_logging_out_ends_it() {
         let world = world().await;
         let token = world.admin().await;
         let mut client = SessionServiceClient::new(world.channel.clone());
-        let info = client.get_user_info(with(&token, GetUserInfoRequest {})).await.unwrap().into_inner();
-        assert_eq!((info.logged_in, info.username.as_str(), info.iss.as_str()), (true, "admin", "argocd"));
-        client.delete(with(&token, SessionDeleteRequest {})).await.unwrap();
-        let info = client.get_user_info(with(&token, GetUserInfoRequest {})).await.unwrap().into_inner();
+        let info = client
+            .get_user_info(with(&token, GetUserInfoRequest {}))
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(
+            (info.logged_in, info.username.as_str(), info.iss.as_str()),
+            (true, "admin", "argocd")
+        );
+        client
+            .delete(with(&token, SessionDeleteRequest {}))
+            .await
+            .unwrap();
+        let info = client
+            .get_user_info(with(&token, GetUserInfoRequest {}))
+            .await
+            .unwrap()
+            .into_inner();
         assert!(!info.logged_in);
         let (status, body) = world.http("GET", "/api/v1/applications", &token, None).await;
         assert_eq!(status, 401, "{body}");
@@ -31,10 +45,19 @@ fn a_refused_login_does_not_say_why() {
         let texts = [("admin", "wrong"), ("noone", "wrong"), ("nobody", "wrong")];
         for (name, password) in texts {
             let status = log_in(&world.channel, name, password).await.unwrap_err();
-            assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "Invalid username or password"), "{name}");
+            assert_eq!(
+                (status.code(), status.message()),
+                (Code::Unauthenticated, "Invalid username or password"),
+                "{name}"
+            );
         }
-        let status = log_in(&world.channel, &"x".repeat(33), "wrong").await.unwrap_err();
-        assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "username exceeds max length"));
+        let status = log_in(&world.channel, &"x".repeat(33), "wrong")
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (status.code(), status.message()),
+            (Code::InvalidArgument, "username exceeds max length")
+        );
         let status = log_in(&world.channel, "", "").await.unwrap_err();
         assert_eq!(status.code(), Code::Unauthenticated);
     });
@@ -44,7 +67,9 @@ fn a_refused_login_does_not_say_why() {
 fn guesses_are_counted_across_restarts_and_noise_changes_nothing() {
     run(async {
         let first = start("guesses", &["--insecure"]).await;
-        let wrong = async |world: &crate::world::World| log_in(&world.channel, "human", "wrong").await.unwrap_err().code();
+        let wrong = async |world: &crate::world::World| {
+            log_in(&world.channel, "human", "wrong").await.unwrap_err().code()
+        };
         let right = async |world: &crate::world::World| log_in(&world.channel, "human", ADMIN_PASSWORD).await;
         right(&first).await.unwrap();
         let guesses = (0..3).map(|_| wrong(&first));
@@ -56,7 +81,12 @@ fn guesses_are_counted_across_restarts_and_noise_changes_nothing() {
             let channel = first.channel.clone();
             async move { log_in(&channel, &format!("noise-{at}"), "wrong").await.is_err() }
         });
-        assert!(futures::future::join_all(noise).await.into_iter().all(|refused| refused));
+        assert!(
+            futures::future::join_all(noise)
+                .await
+                .into_iter()
+                .all(|refused| refused)
+        );
         // Another process of the same installation.
         let second = start("guesses", &["--insecure"]).await;
         for _ in 0..2 {
@@ -85,9 +115,17 @@ fn tokens_are_worth_what_is_written_now() {
         }
         // The account's tokens are taken back, the role goes, the password changes.
         let secret = json!({"stringData": {"accounts.reader.tokens": "[]", "accounts.human.passwordMtime": "2999-01-01T00:00:00Z"}});
-        world.api.merge_patch(kinds::SECRET, "tokens", "argocd-secret", &secret).await.unwrap();
+        world
+            .api
+            .merge_patch(kinds::SECRET, "tokens", "argocd-secret", &secret)
+            .await
+            .unwrap();
         let project = json!({"spec": {"roles": []}, "status": {"jwtTokensByRole": null}});
-        world.api.merge_patch(kinds::PROJECT, "tokens", "shop", &project).await.unwrap();
+        world
+            .api
+            .merge_patch(kinds::PROJECT, "tokens", "shop", &project)
+            .await
+            .unwrap();
         let started = std::time::Instant::now();
         for token in [&account, &role, &session] {
             while known(&status(token).await) {
@@ -105,20 +143,40 @@ fn anonymous_has_the_default_role_and_a_bad_token_has_nothing() {
         let list = async |token: &str| world.http("GET", "/api/v1/applications", token, None).await;
         assert_eq!(list("").await.0, 401);
         let open = json!({"data": {"users.anonymous.enabled": "true"}});
-        world.api.merge_patch(kinds::CONFIG_MAP, "anonymous", "argocd-cm", &open).await.unwrap();
+        world
+            .api
+            .merge_patch(kinds::CONFIG_MAP, "anonymous", "argocd-cm", &open)
+            .await
+            .unwrap();
         let started = std::time::Instant::now();
         while list("").await.0 != 200 {
-            assert!(started.elapsed() < crate::world::PATIENCE, "anonymous is not let in");
+            assert!(
+                started.elapsed() < crate::world::PATIENCE,
+                "anonymous is not let in"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
-        assert!(list("").await.1.contains("\"items\":[]"), "without a default role nothing is seen");
+        assert!(
+            list("").await.1.contains("\"items\":[]"),
+            "without a default role nothing is seen"
+        );
         assert_eq!(list("not.a.token").await.0, 401);
         let role = json!({"data": {"policy.default": "role:readonly"}});
-        world.api.merge_patch(kinds::CONFIG_MAP, "anonymous", "argocd-rbac-cm", &role).await.unwrap();
+        world
+            .api
+            .merge_patch(kinds::CONFIG_MAP, "anonymous", "argocd-rbac-cm", &role)
+            .await
+            .unwrap();
         while !list("").await.1.contains("\"web\"") {
-            assert!(started.elapsed() < crate::world::PATIENCE, "the default role does not count");
+            assert!(
+                started.elapsed() < crate::world::PATIENCE,
+                "the default role does not count"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
-        assert_eq!(world.http("DELETE", "/api/v1/applications/web", "", None).await.0, 403);
+        assert_eq!(
+            world.http("DELETE", "/api/v1/applications/web", "", None).await.0,
+            403
+        );
     });
 }

@@ -49,18 +49,28 @@ pub(crate) async fn call(
     token: Option<&str>,
 ) -> Result<Option<Bytes>, Status> {
     let mut grpc = tonic::client::Grpc::new(channel.clone());
-    grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    grpc.ready()
+        .await
+        .map_err(|error| Status::unavailable(error.to_string()))?;
     let path = path(method).parse().unwrap();
     let mut request = Request::new(message);
     if let Some(token) = token {
-        request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        request
+            .metadata_mut()
+            .insert("authorization", format!("Bearer {token}").parse().unwrap());
     }
     if method.is_client_streaming() {
         let request = request.map(|message| futures::stream::iter([message]));
-        return grpc.client_streaming(request, path, Raw).await.map(|answer| Some(answer.into_inner()));
+        return grpc
+            .client_streaming(request, path, Raw)
+            .await
+            .map(|answer| Some(answer.into_inner()));
     }
     if !method.is_server_streaming() {
-        return grpc.unary(request, path, Raw).await.map(|answer| Some(answer.into_inner()));
+        return grpc
+            .unary(request, path, Raw)
+            .await
+            .map(|answer| Some(answer.into_inner()));
     }
     let mut stream = grpc.server_streaming(request, path, Raw).await?.into_inner();
     let wait = std::time::Duration::from_millis(700);

@@ -14,13 +14,20 @@ fn errors_have_the_code_of_grpc_and_the_status_of_http() {
         let world = world().await;
         let (status, body) = world.http("GET", "/api/v1/applications", "", None).await;
         assert_eq!(status, 401);
-        assert_eq!(body, r#"{"code":16,"error":"no session information","message":"no session information"}"#);
+        assert_eq!(
+            body,
+            r#"{"code":16,"error":"no session information","message":"no session information"}"#
+        );
         let admin = world.admin().await;
-        let (status, body) = world.http("GET", "/api/v1/applications/none?project=shop", &admin, None).await;
+        let (status, body) = world
+            .http("GET", "/api/v1/applications/none?project=shop", &admin, None)
+            .await;
         assert_eq!((status, parsed(&body)["code"].clone()), (404, json!(5)), "{body}");
         assert_eq!(world.http("GET", "/api/v1/nonsense", &admin, None).await.0, 404);
         assert_eq!(world.http("PATCH", "/api/v1/session", &admin, None).await.0, 501);
-        let (status, body) = world.http("GET", "/api/v1/applications?selector=%3D", &admin, None).await;
+        let (status, body) = world
+            .http("GET", "/api/v1/applications?selector=%3D", &admin, None)
+            .await;
         assert_eq!((status, parsed(&body)["code"].clone()), (400, json!(3)), "{body}");
     });
 }
@@ -32,8 +39,15 @@ fn bodies_that_are_wrong_are_refused_with_a_reason() {
         let admin = world.admin().await;
         let post = async |path: &str, body: &str, kind: &str| {
             let client = reqwest::Client::new();
-            let request = client.post(format!("http://{}{path}", world.address)).bearer_auth(&admin);
-            let answer = request.header("Content-Type", kind).body(body.to_owned()).send().await.unwrap();
+            let request = client
+                .post(format!("http://{}{path}", world.address))
+                .bearer_auth(&admin);
+            let answer = request
+                .header("Content-Type", kind)
+                .body(body.to_owned())
+                .send()
+                .await
+                .unwrap();
             (answer.status().as_u16(), answer.text().await.unwrap())
         };
         let json = "application/json";
@@ -49,7 +63,12 @@ fn bodies_that_are_wrong_are_refused_with_a_reason() {
             assert!(text.contains(part), "{body}: {text}");
         }
         assert_eq!(post("/api/v1/applications", "{}", "text/plain").await.0, 415);
-        assert_eq!(post("/api/v1/applications", "{}", "application/x-www-form-urlencoded").await.0, 415);
+        assert_eq!(
+            post("/api/v1/applications", "{}", "application/x-www-form-urlencoded")
+                .await
+                .0,
+            415
+        );
         let (status, text) = post("/api/v1/applications/web/sync", "{\"dryRun\": \"perhaps\"}", json).await;
         assert_eq!(status, 400, "{text}");
     });
@@ -60,35 +79,67 @@ fn lists_and_objects_are_what_go_clients_read() {
     run(async {
         let world = world().await;
         let reader = world.token("reader").await;
-        let (status, body) = world.http("GET", "/api/v1/applications?project=shop", &reader, None).await;
+        let (status, body) = world
+            .http("GET", "/api/v1/applications?project=shop", &reader, None)
+            .await;
         assert_eq!(status, 200, "{body}");
         let list = parsed(&body);
         assert!(list["metadata"]["resourceVersion"].is_string());
         let app = &list["items"][0];
-        assert!(app.get("kind").is_none() && app.get("apiVersion").is_none(), "the envelope is not there");
+        assert!(
+            app.get("kind").is_none() && app.get("apiVersion").is_none(),
+            "the envelope is not there"
+        );
         assert_eq!(app["metadata"]["name"], "web");
         assert!(app["metadata"].get("managedFields").is_none());
         assert_eq!(app["spec"]["source"]["repoURL"], "https://git.example.com/app");
-        assert_eq!(app["spec"]["destination"]["server"], "https://kubernetes.default.svc");
+        assert_eq!(
+            app["spec"]["destination"]["server"],
+            "https://kubernetes.default.svc"
+        );
         assert!(app["status"].is_object());
 
-        let (_, body) = world.http("GET", "/api/v1/applications?fields=items.metadata.name,items.spec.project", &reader, None).await;
+        let (_, body) = world
+            .http(
+                "GET",
+                "/api/v1/applications?fields=items.metadata.name,items.spec.project",
+                &reader,
+                None,
+            )
+            .await;
         let names: Vec<_> = parsed(&body)["items"].as_array().unwrap().clone();
-        assert!(names.contains(&json!({"metadata": {"name": "web"}, "spec": {"project": "shop"}})), "{body}");
+        assert!(
+            names.contains(&json!({"metadata": {"name": "web"}, "spec": {"project": "shop"}})),
+            "{body}"
+        );
 
         let (_, body) = world.http("GET", "/api/v1/projects/shop", &reader, None).await;
         assert_eq!(parsed(&body)["spec"]["roles"][0]["name"], "ci");
         let (_, body) = world.http("GET", "/api/v1/settings", "", None).await;
         let settings = parsed(&body);
         assert_eq!(settings["appLabelKey"], "app.kubernetes.io/instance");
-        assert!(settings.get("controllerNamespace").is_none(), "only for those who are logged in: {body}");
+        assert!(
+            settings.get("controllerNamespace").is_none(),
+            "only for those who are logged in: {body}"
+        );
         let (_, body) = world.http("GET", "/api/version", "", None).await;
         let version = parsed(&body);
         assert!(version["Version"].as_str().unwrap().starts_with("v3.6.0"));
-        assert_eq!(version.as_object().unwrap().len(), 1, "no more than that for anonymous: {body}");
+        assert_eq!(
+            version.as_object().unwrap().len(),
+            1,
+            "no more than that for anonymous: {body}"
+        );
         let (status, body) = world.http("GET", "/healthz", "", None).await;
         assert_eq!((status, body.as_str()), (200, "ok"));
-        let (status, body) = world.http("GET", "/api/v1/account/can-i/applications/get/shop/web", &reader, None).await;
+        let (status, body) = world
+            .http(
+                "GET",
+                "/api/v1/account/can-i/applications/get/shop/web",
+                &reader,
+                None,
+            )
+            .await;
         assert_eq!((status, parsed(&body)), (200, json!({"value": "yes"})));
     });
 }
@@ -113,10 +164,17 @@ fn escaped_names_in_paths_are_read_and_credentials_do_not_leave() {
             assert_eq!(status, 200, "{path}: {body}");
             assert!(!body.contains(CANARY), "{path} tells a credential");
         }
-        let (_, body) = world.http("GET", "/api/v1/clusters/far?id.type=name", &reader, None).await;
+        let (_, body) = world
+            .http("GET", "/api/v1/clusters/far?id.type=name", &reader, None)
+            .await;
         assert_eq!(parsed(&body)["server"], "https://far.example.com:6443");
-        let (_, body) = world.http("GET", "/api/v1/projects/shop/detailed", &reader, None).await;
-        assert_eq!(parsed(&body)["repositories"][0]["repo"], "https://git.example.com/shop");
+        let (_, body) = world
+            .http("GET", "/api/v1/projects/shop/detailed", &reader, None)
+            .await;
+        assert_eq!(
+            parsed(&body)["repositories"][0]["repo"],
+            "https://git.example.com/shop"
+        );
     });
 }
 
@@ -129,7 +187,10 @@ fn a_browser_gets_its_session_as_a_cookie() {
         let body = json!({"username": "admin", "password": ADMIN_PASSWORD});
         let answer = client.post(&url).json(&body).send().await.unwrap();
         let cookie = answer.headers()["set-cookie"].to_str().unwrap().to_owned();
-        assert!(cookie.starts_with("argocd.token=") && cookie.contains("SameSite=lax; httpOnly"), "{cookie}");
+        assert!(
+            cookie.starts_with("argocd.token=") && cookie.contains("SameSite=lax; httpOnly"),
+            "{cookie}"
+        );
         let pair = cookie.split(';').next().unwrap().to_owned();
         let url = format!("http://{}/api/v1/applications", world.address);
         let answer = client.get(&url).header("Cookie", pair).send().await.unwrap();
@@ -146,15 +207,34 @@ fn watches_are_lines_or_events() {
         let read = async |accept: &str| {
             let client = reqwest::Client::new();
             let url = format!("http://{}/api/v1/stream/applications?name=web", world.address);
-            let mut answer = client.get(url).bearer_auth(&reader).header("Accept", accept).send().await.unwrap();
-            let chunk = tokio::time::timeout(crate::world::PATIENCE, answer.chunk()).await.unwrap().unwrap().unwrap();
+            let mut answer = client
+                .get(url)
+                .bearer_auth(&reader)
+                .header("Accept", accept)
+                .send()
+                .await
+                .unwrap();
+            let chunk = tokio::time::timeout(crate::world::PATIENCE, answer.chunk())
+                .await
+                .unwrap()
+                .unwrap()
+                .unwrap();
             String::from_utf8(chunk.to_vec()).unwrap()
         };
         let line = read("*/*").await;
         let event = parsed(line.lines().next().unwrap());
-        assert_eq!((event["result"]["type"].as_str(), event["result"]["application"]["metadata"]["name"].as_str()), (Some("ADDED"), Some("web")));
+        assert_eq!(
+            (
+                event["result"]["type"].as_str(),
+                event["result"]["application"]["metadata"]["name"].as_str()
+            ),
+            (Some("ADDED"), Some("web"))
+        );
         let event = read("text/event-stream").await;
-        assert!(event.starts_with("data: {\"result\":") && event.ends_with("\n\n"), "{event}");
+        assert!(
+            event.starts_with("data: {\"result\":") && event.ends_with("\n\n"),
+            "{event}"
+        );
     });
 }
 
@@ -164,12 +244,23 @@ fn a_port_with_tls_sends_plain_http_away() {
         let world = start("tls", &[]).await;
         let (status, _) = world.http("GET", "/api/version", "", None).await;
         assert_eq!(status, 307);
-        let client = reqwest::Client::builder().danger_accept_invalid_certs(true).build().unwrap();
-        let answer = client.get(format!("https://{}/api/version", world.address)).send().await.unwrap();
+        let client = reqwest::Client::builder()
+            .danger_accept_invalid_certs(true)
+            .build()
+            .unwrap();
+        let answer = client
+            .get(format!("https://{}/api/version", world.address))
+            .send()
+            .await
+            .unwrap();
         assert_eq!(answer.status().as_u16(), 200);
         let second = start("tls", &[]).await;
         let url = format!("https://{}/healthz", second.address);
-        assert_eq!(client.get(url).send().await.unwrap().status().as_u16(), 200, "the certificate is kept for the next start");
+        assert_eq!(
+            client.get(url).send().await.unwrap().status().as_u16(),
+            200,
+            "the certificate is kept for the next start"
+        );
     });
 }
 
@@ -179,15 +270,24 @@ fn errors_of_grpc_web_are_in_the_headers() {
         let world = world().await;
         let post = async |path: &str, token: &str| {
             let client = reqwest::Client::new();
-            let request = client.post(format!("http://{}{path}", world.address)).body(vec![0_u8; 5]);
-            let request = request.header("Content-Type", "application/grpc-web+proto").header("Authorization", format!("Bearer {token}"));
+            let request = client
+                .post(format!("http://{}{path}", world.address))
+                .body(vec![0_u8; 5]);
+            let request = request
+                .header("Content-Type", "application/grpc-web+proto")
+                .header("Authorization", format!("Bearer {token}"));
             request.send().await.unwrap()
         };
         let path = "/application.ApplicationService/List";
         let answer = post(path, "no.such.token").await;
         assert_eq!(answer.status().as_u16(), 200);
         assert_eq!(answer.headers()["grpc-status"], "16");
-        assert!(answer.headers()["grpc-message"].to_str().unwrap().starts_with("invalid"));
+        assert!(
+            answer.headers()["grpc-message"]
+                .to_str()
+                .unwrap()
+                .starts_with("invalid")
+        );
         let reader = world.token("reader").await;
         let answer = post(path, &reader).await;
         assert_eq!(answer.headers()["content-type"], "application/grpc-web+proto");

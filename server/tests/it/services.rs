@@ -21,7 +21,14 @@ fn an_application_is_made_changed_and_deleted() {
         let world = world().await;
         let dev = world.token("dev").await;
         let create = async |body: Value, query: &str| {
-            world.http("POST", &format!("/api/v1/applications?validate=false{query}"), &dev, Some(body)).await
+            world
+                .http(
+                    "POST",
+                    &format!("/api/v1/applications?validate=false{query}"),
+                    &dev,
+                    Some(body),
+                )
+                .await
         };
         let (status, body) = create(app("made"), "").await;
         assert_eq!(status, 200, "{body}");
@@ -46,20 +53,55 @@ fn an_application_is_made_changed_and_deleted() {
         foreign["spec"]["project"] = "other".into();
         assert_eq!(create(foreign, "").await.0, 403);
         let moved = json!({"patch": "{\"spec\":{\"project\":\"other\"}}", "patchType": "merge"});
-        let (status, body) = world.http("PATCH", "/api/v1/applications/made", &dev, Some(moved)).await;
+        let (status, body) = world
+            .http("PATCH", "/api/v1/applications/made", &dev, Some(moved))
+            .await;
         assert_eq!(status, 403, "{body}");
 
-        let (status, body) = world.http("DELETE", "/api/v1/applications/made?cascade=true", &dev, None).await;
+        let (status, body) = world
+            .http("DELETE", "/api/v1/applications/made?cascade=true", &dev, None)
+            .await;
         assert_eq!((status, body.as_str()), (200, "{}"));
-        let stored = world.api.get(kinds::APPLICATION, "argocd", "made").await.unwrap().unwrap();
-        assert_eq!(stored["metadata"]["finalizers"], json!(["resources-finalizer.argocd.argoproj.io"]));
+        let stored = world
+            .api
+            .get(kinds::APPLICATION, "argocd", "made")
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            stored["metadata"]["finalizers"],
+            json!(["resources-finalizer.argocd.argoproj.io"])
+        );
         assert!(stored["metadata"]["deletionTimestamp"].is_string());
-        let (status, body) = world.http("DELETE", "/api/v1/applications/made?cascade=false", &dev, None).await;
+        let (status, body) = world
+            .http("DELETE", "/api/v1/applications/made?cascade=false", &dev, None)
+            .await;
         assert_eq!(status, 200, "{body}");
-        assert_eq!(world.api.get(kinds::APPLICATION, "argocd", "made").await.unwrap(), None);
-        let (status, body) = world.http("DELETE", "/api/v1/applications/smuggled?cascade=false&propagationPolicy=foreground", &dev, None).await;
+        assert_eq!(
+            world.api.get(kinds::APPLICATION, "argocd", "made").await.unwrap(),
+            None
+        );
+        let (status, body) = world
+            .http(
+                "DELETE",
+                "/api/v1/applications/smuggled?cascade=false&propagationPolicy=foreground",
+                &dev,
+                None,
+            )
+            .await;
         assert_eq!(status, 400, "{body}");
-        assert_eq!(world.http("DELETE", "/api/v1/applications/smuggled?cascade=false", &dev, None).await.0, 200);
+        assert_eq!(
+            world
+                .http(
+                    "DELETE",
+                    "/api/v1/applications/smuggled?cascade=false",
+                    &dev,
+                    None
+                )
+                .await
+                .0,
+            200
+        );
     });
 }
 
@@ -70,10 +112,21 @@ fn a_sync_is_an_operation_that_is_written_once() {
         let syncer = world.token("syncer").await;
         let manifests = json!({"manifests": ["{}"], "dryRun": true});
         // Manifests of one's own need the right to override.
-        let (status, body) = world.http("POST", "/api/v1/applications/web/sync", &syncer, Some(manifests.clone())).await;
+        let (status, body) = world
+            .http(
+                "POST",
+                "/api/v1/applications/web/sync",
+                &syncer,
+                Some(manifests.clone()),
+            )
+            .await;
         assert_eq!(status, 403, "{body}");
         let dev = world.token("dev").await;
-        let sync = async |body: Value| world.http("POST", "/api/v1/applications/web/sync", &dev, Some(body)).await;
+        let sync = async |body: Value| {
+            world
+                .http("POST", "/api/v1/applications/web/sync", &dev, Some(body))
+                .await
+        };
         let mut asked = manifests;
         asked["prune"] = true.into();
         asked["infos"] = json!([{"name": "why", "value": "test"}]);
@@ -88,10 +141,22 @@ fn a_sync_is_an_operation_that_is_written_once() {
         assert_eq!(operation["info"], json!([{"name": "why", "value": "test"}]));
         let (status, body) = sync(json!({"manifests": ["{}"], "dryRun": true})).await;
         assert_eq!(status, 400);
-        assert!(body.contains("another operation is already in progress"), "{body}");
-        let (status, body) = world.http("DELETE", "/api/v1/applications/web/operation", &dev, None).await;
+        assert!(
+            body.contains("another operation is already in progress"),
+            "{body}"
+        );
+        let (status, body) = world
+            .http("DELETE", "/api/v1/applications/web/operation", &dev, None)
+            .await;
         assert_eq!(status, 400, "there is no state of it yet: {body}");
-        let (status, body) = world.http("POST", "/api/v1/applications/web/rollback", &dev, Some(json!({"id": 7}))).await;
+        let (status, body) = world
+            .http(
+                "POST",
+                "/api/v1/applications/web/rollback",
+                &dev,
+                Some(json!({"id": 7})),
+            )
+            .await;
         assert_eq!(status, 400);
         assert!(body.contains("does not have deployment with id 7"), "{body}");
     });
@@ -104,12 +169,22 @@ fn roles_and_tokens_of_a_project_come_and_go() {
         let admin = world.admin().await;
         let project = json!({"project": {"metadata": {"name": "new"}, "spec": {"sourceRepos": ["*"],
             "destinations": [{"server": "*", "namespace": "*"}]}}});
-        let (status, body) = world.http("POST", "/api/v1/projects", &admin, Some(project)).await;
+        let (status, body) = world
+            .http("POST", "/api/v1/projects", &admin, Some(project))
+            .await;
         assert_eq!(status, 200, "{body}");
         let mut stored = parsed(&body);
-        stored["spec"]["roles"] = json!([{"name": "ci", "policies": ["p, proj:new:ci, applications, get, other/*, allow"]}]);
+        stored["spec"]["roles"] =
+            json!([{"name": "ci", "policies": ["p, proj:new:ci, applications, get, other/*, allow"]}]);
         let put = async |project: &Value| {
-            world.http("PUT", "/api/v1/projects/new", &admin, Some(json!({"project": project}))).await
+            world
+                .http(
+                    "PUT",
+                    "/api/v1/projects/new",
+                    &admin,
+                    Some(json!({"project": project})),
+                )
+                .await
         };
         let (status, body) = put(&stored).await;
         assert_eq!(status, 400);
@@ -120,24 +195,63 @@ fn roles_and_tokens_of_a_project_come_and_go() {
         let (status, body) = put(&stored).await;
         assert_eq!(status, 409, "{body}");
 
-        let made = world.http("POST", "/api/v1/projects/new/roles/ci/token", &admin, Some(json!({"id": "one", "expiresIn": "3600"}))).await;
+        let made = world
+            .http(
+                "POST",
+                "/api/v1/projects/new/roles/ci/token",
+                &admin,
+                Some(json!({"id": "one", "expiresIn": "3600"})),
+            )
+            .await;
         assert_eq!(made.0, 400, "numbers are numbers: {}", made.1);
-        let (status, body) = world.http("POST", "/api/v1/projects/new/roles/ci/token", &admin, Some(json!({"id": "one", "expiresIn": 3600}))).await;
+        let (status, body) = world
+            .http(
+                "POST",
+                "/api/v1/projects/new/roles/ci/token",
+                &admin,
+                Some(json!({"id": "one", "expiresIn": 3600})),
+            )
+            .await;
         assert_eq!(status, 200, "{body}");
         let token = parsed(&body)["token"].as_str().unwrap().to_owned();
-        assert_eq!(world.http("GET", "/api/v1/projects/new", &token, None).await.0, 200);
-        assert_eq!(world.http("GET", "/api/v1/projects/shop", &token, None).await.0, 403);
-        let stored = world.api.get(kinds::PROJECT, "projects", "new").await.unwrap().unwrap();
+        assert_eq!(
+            world.http("GET", "/api/v1/projects/new", &token, None).await.0,
+            200
+        );
+        assert_eq!(
+            world.http("GET", "/api/v1/projects/shop", &token, None).await.0,
+            403
+        );
+        let stored = world
+            .api
+            .get(kinds::PROJECT, "projects", "new")
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(stored["status"]["jwtTokensByRole"]["ci"]["items"][0]["id"], "one");
-        let iat = stored["spec"]["roles"][0]["jwtTokens"][0]["iat"].as_i64().unwrap();
+        let iat = stored["spec"]["roles"][0]["jwtTokens"][0]["iat"]
+            .as_i64()
+            .unwrap();
         let path = format!("/api/v1/projects/new/roles/ci/token/{iat}");
         assert_eq!(world.http("DELETE", &path, &admin, None).await.0, 200);
-        assert_eq!(world.http("GET", "/api/v1/projects/new", &token, None).await.0, 401);
-        assert_eq!(world.http("DELETE", "/api/v1/projects/default", &admin, None).await.0, 400);
+        assert_eq!(
+            world.http("GET", "/api/v1/projects/new", &token, None).await.0,
+            401
+        );
+        assert_eq!(
+            world
+                .http("DELETE", "/api/v1/projects/default", &admin, None)
+                .await
+                .0,
+            400
+        );
         let (status, body) = world.http("DELETE", "/api/v1/projects/shop", &admin, None).await;
         assert_eq!(status, 400);
         assert!(body.contains("referenced by 1 applications"), "{body}");
-        assert_eq!(world.http("DELETE", "/api/v1/projects/new", &admin, None).await.0, 200);
+        assert_eq!(
+            world.http("DELETE", "/api/v1/projects/new", &admin, None).await.0,
+            200
+        );
     });
 }
 
@@ -145,21 +259,45 @@ fn roles_and_tokens_of_a_project_come_and_go() {
 fn a_cluster_is_changed_only_by_who_may_change_what_it_is_and_what_it_becomes() {
     run(async {
         let world = start("clusters", &["--insecure"]).await;
-        let policy = json!({"data": {"policy.csv": "p, dev, clusters, *, https://only.example.com, allow\n"}});
-        world.api.merge_patch(kinds::CONFIG_MAP, "clusters", "argocd-rbac-cm", &policy).await.unwrap();
+        let policy =
+            json!({"data": {"policy.csv": "p, dev, clusters, *, https://only.example.com, allow\n"}});
+        world
+            .api
+            .merge_patch(kinds::CONFIG_MAP, "clusters", "argocd-rbac-cm", &policy)
+            .await
+            .unwrap();
         let dev = world.token("dev").await;
-        let body = json!({"server": "https://only.example.com", "name": "far", "config": {"bearerToken": "stolen"}});
+        let body =
+            json!({"server": "https://only.example.com", "name": "far", "config": {"bearerToken": "stolen"}});
         // The path says one cluster, the body another.
         let path = "/api/v1/clusters/https%3A%2F%2Ffar.example.com%3A6443";
         assert_eq!(world.http("PUT", path, &dev, Some(body.clone())).await.0, 403);
-        assert_eq!(world.http("PUT", "/api/v1/clusters/far?id.type=name", &dev, Some(body)).await.0, 403);
+        assert_eq!(
+            world
+                .http("PUT", "/api/v1/clusters/far?id.type=name", &dev, Some(body))
+                .await
+                .0,
+            403
+        );
         assert_eq!(world.http("DELETE", path, &dev, None).await.0, 403);
-        let stored = world.api.get(kinds::SECRET, "clusters", "cluster-1").await.unwrap().unwrap();
+        let stored = world
+            .api
+            .get(kinds::SECRET, "clusters", "cluster-1")
+            .await
+            .unwrap()
+            .unwrap();
         assert!(stored["data"]["config"].is_string());
         let admin = world.admin().await;
         let (status, body) = world.http("DELETE", path, &admin, None).await;
         assert_eq!(status, 200, "{body}");
-        assert_eq!(world.api.get(kinds::SECRET, "clusters", "cluster-1").await.unwrap(), None);
+        assert_eq!(
+            world
+                .api
+                .get(kinds::SECRET, "clusters", "cluster-1")
+                .await
+                .unwrap(),
+            None
+        );
     });
 }
 
@@ -172,13 +310,32 @@ fn known_hosts_certificates_and_templates_are_written_where_argo_cd_keeps_them()
         use base64::Engine as _;
         let data = base64::engine::general_purpose::STANDARD.encode(key);
         let body = json!({"items": [{"serverName": "git.example.com", "certType": "ssh", "certSubType": "ssh-ed25519", "certData": data}]});
-        let (status, text) = world.http("POST", "/api/v1/certificates", &admin, Some(body)).await;
+        let (status, text) = world
+            .http("POST", "/api/v1/certificates", &admin, Some(body))
+            .await;
         assert_eq!(status, 200, "{text}");
-        let stored = world.api.get(kinds::CONFIG_MAP, "keys", "argocd-ssh-known-hosts-cm").await.unwrap().unwrap();
-        assert_eq!(stored["data"]["ssh_known_hosts"], format!("git.example.com ssh-ed25519 {key}\n"));
-        let (_, text) = world.http("GET", "/api/v1/certificates?certType=ssh", &admin, None).await;
+        let stored = world
+            .api
+            .get(kinds::CONFIG_MAP, "keys", "argocd-ssh-known-hosts-cm")
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            stored["data"]["ssh_known_hosts"],
+            format!("git.example.com ssh-ed25519 {key}\n")
+        );
+        let (_, text) = world
+            .http("GET", "/api/v1/certificates?certType=ssh", &admin, None)
+            .await;
         assert!(text.contains("\"certInfo\":\"SHA256:"), "{text}");
-        let (status, _) = world.http("DELETE", "/api/v1/certificates?hostNamePattern=git.*", &admin, None).await;
+        let (status, _) = world
+            .http(
+                "DELETE",
+                "/api/v1/certificates?hostNamePattern=git.*",
+                &admin,
+                None,
+            )
+            .await;
         assert_eq!(status, 200);
 
         let body = json!({"url": "https://new.example.com/", "username": "u", "password": CANARY});
@@ -186,9 +343,22 @@ fn known_hosts_certificates_and_templates_are_written_where_argo_cd_keeps_them()
         assert_eq!(status, 200, "{text}");
         assert!(!text.contains(CANARY), "{text}");
         let secrets = world.api.list(kinds::SECRET, "keys").await.unwrap();
-        let made = secrets.iter().find(|secret| secret["metadata"]["name"].as_str().unwrap().starts_with("creds-") && secret["metadata"]["annotations"]["managed-by"] == "argocd.argoproj.io");
-        assert_eq!(made.unwrap()["metadata"]["labels"]["argocd.argoproj.io/secret-type"], "repo-creds");
-        let (status, _) = world.http("DELETE", "/api/v1/repocreds/https%3A%2F%2Fnew.example.com%2F", &admin, None).await;
+        let made = secrets.iter().find(|secret| {
+            secret["metadata"]["name"].as_str().unwrap().starts_with("creds-")
+                && secret["metadata"]["annotations"]["managed-by"] == "argocd.argoproj.io"
+        });
+        assert_eq!(
+            made.unwrap()["metadata"]["labels"]["argocd.argoproj.io/secret-type"],
+            "repo-creds"
+        );
+        let (status, _) = world
+            .http(
+                "DELETE",
+                "/api/v1/repocreds/https%3A%2F%2Fnew.example.com%2F",
+                &admin,
+                None,
+            )
+            .await;
         assert_eq!(status, 200);
     });
 }
@@ -201,25 +371,53 @@ fn a_webhook_asks_for_a_look_at_what_it_touches_and_nothing_else() {
         let client = reqwest::Client::new();
         let url = format!("http://{}/api/webhook", world.address);
         let post = async |body: String| {
-            client.post(&url).header("X-GitHub-Event", "push").body(body).send().await.unwrap().status().as_u16()
+            client
+                .post(&url)
+                .header("X-GitHub-Event", "push")
+                .body(body)
+                .send()
+                .await
+                .unwrap()
+                .status()
+                .as_u16()
         };
         assert_eq!(post("nonsense".to_owned()).await, 400);
         assert_eq!(client.get(&url).send().await.unwrap().status().as_u16(), 405);
         let floods = (0..200).map(|_| post(push.to_string()));
-        assert!(futures::future::join_all(floods).await.into_iter().all(|status| status == 200));
+        assert!(
+            futures::future::join_all(floods)
+                .await
+                .into_iter()
+                .all(|status| status == 200)
+        );
         let started = std::time::Instant::now();
         loop {
-            let app = world.api.get(kinds::APPLICATION, "hooks", "web").await.unwrap().unwrap();
+            let app = world
+                .api
+                .get(kinds::APPLICATION, "hooks", "web")
+                .await
+                .unwrap()
+                .unwrap();
             if app["metadata"]["annotations"]["argocd.argoproj.io/refresh"] == "normal" {
                 break;
             }
-            assert!(started.elapsed() < crate::world::PATIENCE, "nothing was asked for");
+            assert!(
+                started.elapsed() < crate::world::PATIENCE,
+                "nothing was asked for"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
         let secret = json!({"stringData": {"webhook.github.secret": "s3cret"}});
-        world.api.merge_patch(kinds::SECRET, "hooks", "argocd-secret", &secret).await.unwrap();
+        world
+            .api
+            .merge_patch(kinds::SECRET, "hooks", "argocd-secret", &secret)
+            .await
+            .unwrap();
         while post(push.to_string()).await != 401 {
-            assert!(started.elapsed() < crate::world::PATIENCE, "an unsigned hook is still taken");
+            assert!(
+                started.elapsed() < crate::world::PATIENCE,
+                "an unsigned hook is still taken"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     });

@@ -39,7 +39,15 @@ struct Command {
 /// Runs a test on the runtime that all tests share.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    RUNTIME.get_or_init(|| Runtime::new().unwrap()).block_on(test);
+    // Frames of debug builds are several times those of releases.
+    let new = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .thread_stack_size(8 << 20)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    RUNTIME.get_or_init(new).block_on(test);
 }
 
 /// The server of a control plane.
@@ -73,7 +81,12 @@ pub(crate) async fn start(namespace: &str, more: &[&str]) -> World {
     for crd in argosy_api::crds() {
         api.apply(kinds::CRD, &crd).await.unwrap();
     }
-    apply(&api, kinds::NAMESPACE, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await;
+    apply(
+        &api,
+        kinds::NAMESPACE,
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+    )
+    .await;
     for (kind, object) in objects(namespace) {
         apply(&api, kind, object).await;
     }
@@ -93,7 +106,9 @@ pub(crate) async fn start(namespace: &str, more: &[&str]) -> World {
     let args = Command::try_parse_from(args).unwrap().args;
     let tasks = Tasks::new();
     let server = argosy_server::start(args, &tasks).await.unwrap();
-    let channel = Channel::from_shared(format!("http://{}", server.address)).unwrap().connect_lazy();
+    let channel = Channel::from_shared(format!("http://{}", server.address))
+        .unwrap()
+        .connect_lazy();
     World {
         api,
         address: server.address,
@@ -151,8 +166,11 @@ fn objects(namespace: &str) -> Vec<(Kind, Value)> {
         g, reader, role:readonly\n\
         g, getter, role:getter\n\
         g, syncer, role:syncer\n";
-    let accounts = ["dev", "reader", "getter", "syncer", "nobody", "disabled", "former"];
-    let mut settings = json!({"accounts.login": "login", "accounts.disabled.enabled": "false", "admin.enabled": "true"});
+    let accounts = [
+        "dev", "reader", "getter", "syncer", "nobody", "disabled", "former",
+    ];
+    let mut settings =
+        json!({"accounts.login": "login", "accounts.disabled.enabled": "false", "admin.enabled": "true"});
     for account in accounts {
         settings[format!("accounts.{account}")] = "apiKey".into();
     }
@@ -160,25 +178,56 @@ fn objects(namespace: &str) -> Vec<(Kind, Value)> {
     vec![
         config_map(namespace, "argocd-cm", settings),
         config_map(namespace, "argocd-rbac-cm", json!({"policy.csv": policy})),
-        config_map(namespace, "argocd-notifications-cm", json!({"trigger.on-sync": "x", "service.slack": CANARY})),
-        (kinds::SECRET, json!({"apiVersion": "v1", "kind": "Secret",
+        config_map(
+            namespace,
+            "argocd-notifications-cm",
+            json!({"trigger.on-sync": "x", "service.slack": CANARY}),
+        ),
+        (
+            kinds::SECRET,
+            json!({"apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "argocd-secret", "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "argocd"}},
             "stringData": {"admin.password": ADMIN_HASH, "admin.passwordMtime": "2026-01-01T00:00:00Z",
-                "accounts.human.password": ADMIN_HASH}})),
-        project(namespace, "shop", json!([{"name": "ci", "policies": [
+                "accounts.human.password": ADMIN_HASH}}),
+        ),
+        project(
+            namespace,
+            "shop",
+            json!([{"name": "ci", "policies": [
             "p, proj:shop:ci, applications, get, shop/*, allow",
-            "p, proj:shop:ci, applications, sync, shop/*, allow"]}])),
+            "p, proj:shop:ci, applications, sync, shop/*, allow"]}]),
+        ),
         project(namespace, "other", json!([])),
         app(namespace, "web", "shop"),
         app(namespace, "api", "other"),
-        secret(namespace, "repo-1", "repository", json!({"url": "https://git.example.com/app", "username": "u",
-            "password": CANARY, "sshPrivateKey": CANARY, "project": ""})),
-        secret(namespace, "repo-2", "repository", json!({"url": "https://git.example.com/shop", "password": CANARY,
-            "project": "shop"})),
-        secret(namespace, "creds-1", "repo-creds", json!({"url": "https://git.example.com/", "password": CANARY,
-            "githubAppPrivateKey": CANARY})),
-        secret(namespace, "cluster-1", "cluster", json!({"name": "far", "server": "https://far.example.com:6443",
-            "config": cluster_config.to_string()})),
+        secret(
+            namespace,
+            "repo-1",
+            "repository",
+            json!({"url": "https://git.example.com/app", "username": "u",
+            "password": CANARY, "sshPrivateKey": CANARY, "project": ""}),
+        ),
+        secret(
+            namespace,
+            "repo-2",
+            "repository",
+            json!({"url": "https://git.example.com/shop", "password": CANARY,
+            "project": "shop"}),
+        ),
+        secret(
+            namespace,
+            "creds-1",
+            "repo-creds",
+            json!({"url": "https://git.example.com/", "password": CANARY,
+            "githubAppPrivateKey": CANARY}),
+        ),
+        secret(
+            namespace,
+            "cluster-1",
+            "cluster",
+            json!({"name": "far", "server": "https://far.example.com:6443",
+            "config": cluster_config.to_string()}),
+        ),
     ]
 }
 
@@ -209,7 +258,12 @@ impl World {
             ..CreateTokenRequest::default()
         };
         let mut client = AccountServiceClient::new(self.channel.clone());
-        client.create_token(with(&admin, request)).await.unwrap().into_inner().token
+        client
+            .create_token(with(&admin, request))
+            .await
+            .unwrap()
+            .into_inner()
+            .token
     }
 
     /// A token for a role of a project.
@@ -223,12 +277,26 @@ impl World {
             ..ProjectTokenCreateRequest::default()
         };
         let mut client = ProjectServiceClient::new(self.channel.clone());
-        client.create_token(with(&admin, request)).await.unwrap().into_inner().token
+        client
+            .create_token(with(&admin, request))
+            .await
+            .unwrap()
+            .into_inner()
+            .token
     }
 
     /// An HTTP request; status and body.
-    pub(crate) async fn http(&self, method: &str, path: &str, token: &str, body: Option<Value>) -> (u16, String) {
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    pub(crate) async fn http(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: Option<Value>,
+    ) -> (u16, String) {
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap();
         let method = method.parse().unwrap();
         let mut request = client.request(method, format!("http://{}{path}", self.address));
         if !token.is_empty() {

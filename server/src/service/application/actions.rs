@@ -27,13 +27,19 @@ impl Api {
         caller: &Caller,
         request: &ApplicationResourceRequest,
     ) -> Result<ResourceActionsListResponse, Status> {
-        let app = self.gate.open_app::<Get>(caller, request.project(), request.app_namespace(), &request.name)?;
+        let app =
+            self.gate
+                .open_app::<Get>(caller, request.project(), request.app_namespace(), &request.name)?;
         let live = self.find(&app, &wanted!(request)).await?.live().await?;
         let customizations = self.plane.settings().actions.clone();
         let found = run_script(move || action::discover(&live, &customizations)).await?;
         let actions = found.into_iter().map(|found| ResourceAction {
             name: found.name,
-            params: found.params.into_iter().map(|param| ResourceActionParam { name: param.name }).collect(),
+            params: found
+                .params
+                .into_iter()
+                .map(|param| ResourceActionParam { name: param.name })
+                .collect(),
             disabled: found.disabled,
             icon_class: found.icon_class,
             display_name: found.display_name,
@@ -48,21 +54,25 @@ impl Api {
         caller: &Caller,
         request: &ResourceActionRunRequestV2,
     ) -> Result<ApplicationResponse, Status> {
-        let app = self.gate.open_app::<Get>(caller, request.project(), request.app_namespace(), &request.name)?;
+        let app =
+            self.gate
+                .open_app::<Get>(caller, request.project(), request.app_namespace(), &request.name)?;
         let name = format!("action/{}/{}/{}", request.group(), request.kind, request.action);
         let app = self.gate.allow_action(caller, &app, &name)?;
         let found = self.find(&app, &wanted!(request)).await?;
         let live = found.live().await?;
         let parameters = request.resource_action_parameters.iter();
-        let parameters: BTreeMap<_, _> =
-            parameters.map(|parameter| (parameter.name.clone(), parameter.value.clone())).collect();
+        let parameters: BTreeMap<_, _> = parameters
+            .map(|parameter| (parameter.name.clone(), parameter.value.clone()))
+            .collect();
         let settings = self.plane.settings();
         let (object, action_name, now) = (live.clone(), request.action.clone(), self.auth.now());
         let customizations = settings.actions.clone();
         let impacts =
             run_script(move || action::run(&object, &action_name, &parameters, now, &customizations)).await?;
         let project = self.plane.project_for_gate(project_of(&app));
-        let project = project.ok_or_else(|| Status::failed_precondition("the application's project does not exist"))?;
+        let project =
+            project.ok_or_else(|| Status::failed_precondition("the application's project does not exist"))?;
         let project = self.joined(&project);
         let cluster = self.destination(&app)?;
         // All that is to be written must be permitted before any of it is.
@@ -91,7 +101,15 @@ impl Api {
             false => format!("{}_{}", app.metadata.namespace, app.metadata.name),
         };
         for impact in impacts {
-            self.carry_out(&found, &live, impact, &cluster, &instance, &app.spec.destination.namespace).await?;
+            self.carry_out(
+                &found,
+                &live,
+                impact,
+                &cluster,
+                &instance,
+                &app.spec.destination.namespace,
+            )
+            .await?;
         }
         Ok(ApplicationResponse {})
     }
@@ -106,13 +124,19 @@ impl Api {
         namespace: &str,
     ) -> Result<(), Status> {
         let mut object = impact.resource;
-        let (target, resource) = self.targets.kind(&self.plane, cluster, &meta::gvk(&object)).await?;
+        let (target, resource) = self
+            .targets
+            .kind(&self.plane, cluster, &meta::gvk(&object))
+            .await?;
         match impact.operation {
             Operation::Create => {
                 let config = self.plane.settings().config.tracking.clone();
                 tracking::stamp(&mut object, instance, namespace, &config)
                     .map_err(|error| Status::failed_precondition(error.to_string()))?;
-                target.create(&resource, &object, &Write::default()).await.map_err(status::kube)?;
+                target
+                    .create(&resource, &object, &Write::default())
+                    .await
+                    .map_err(status::kube)?;
             }
             Operation::Patch => {
                 let node = &found.node.resource_ref;
@@ -123,8 +147,14 @@ impl Api {
                 let before = match same {
                     true => live.clone(),
                     false => {
-                        let (namespace, name) = (meta::namespace(&object).to_owned(), meta::name(&object).to_owned());
-                        let other = target.get(&resource, &namespace, &name).await.map_err(status::kube)?;
+                        let (namespace, name) = (
+                            meta::namespace(&object).to_owned(),
+                            meta::name(&object).to_owned(),
+                        );
+                        let other = target
+                            .get(&resource, &namespace, &name)
+                            .await
+                            .map_err(status::kube)?;
                         other.ok_or_else(|| status::not_found(&resource.kind, &name))?
                     }
                 };
@@ -133,7 +163,15 @@ impl Api {
                     return Ok(());
                 }
                 let (namespace, name) = (meta::namespace(&before), meta::name(&before));
-                let written = target.patch(&resource, namespace, name, Patch::Merge(&patch), &Write::default()).await;
+                let written = target
+                    .patch(
+                        &resource,
+                        namespace,
+                        name,
+                        Patch::Merge(&patch),
+                        &Write::default(),
+                    )
+                    .await;
                 written.map_err(status::kube)?;
             }
         }

@@ -1,5 +1,6 @@
 //! Applications as lists, as streams, and one at a time.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use crate::state::{Event, project_of};
 
 /// A refresh that was asked for is waited for at most so long; then the Application is given as it is.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(120);
+/// The health of resources is waited for at most so long.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rights are looked at again this often while a stream lasts, even if no policy is known to have changed.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Events that one watcher may be behind.
@@ -107,7 +110,7 @@ impl Api {
             .gate
             .open_app::<Get>(caller, project, query.app_namespace(), query.name())?;
         let kind = match query.refresh() {
-            "" => return Ok((**app).clone()),
+            "" => return Ok(self.with_health(&app, (**app).clone()).await),
             "hard" => "hard",
             _ => "normal",
         };
@@ -148,7 +151,7 @@ impl Api {
                 }
             }
         };
-        tokio::time::timeout(REFRESH_TIMEOUT, refreshed)
+        let outcome = tokio::time::timeout(REFRESH_TIMEOUT, refreshed)
             .await
             .unwrap_or_else(|_| {
                 Err(Status::deadline_exceeded(format!(
@@ -156,7 +159,45 @@ impl Api {
                     query.name(),
                     REFRESH_TIMEOUT.as_secs()
                 )))
+            });
+        Ok(self.with_health(&app, outcome?).await)
+    }
+
+    /// The controller keeps the health of single resources out of the status; it is put in here, from the tree. Without
+    /// a tree the rest stands.
+    async fn with_health<V>(
+        &self,
+        app: &Granted<Arc<Application>, V>,
+        mut shown: Application,
+    ) -> Application {
+        if shown.status.resource_health_source != "appTree" || shown.status.resources.is_empty() {
+            return shown;
+        }
+        let asked = tokio::time::timeout(HEALTH_TIMEOUT, self.live.tree(app)).await;
+        let Ok(Ok(tree)) = asked else { return shown };
+        let healths: HashMap<_, _> = tree
+            .nodes
+            .into_iter()
+            .map(|node| {
+                let found = node.resource_ref;
+                (
+                    (found.group, found.kind, found.namespace, found.name),
+                    node.health,
+                )
             })
+            .collect();
+        for resource in &mut shown.status.resources {
+            let key = (
+                resource.group.clone(),
+                resource.kind.clone(),
+                resource.namespace.clone(),
+                resource.name.clone(),
+            );
+            if let Some(health) = healths.get(&key) {
+                resource.health.clone_from(health);
+            }
+        }
+        shown
     }
 
     pub(super) fn watch_apps(

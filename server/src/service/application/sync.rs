@@ -51,7 +51,13 @@ impl Api {
     }
 
     /// What a revision stands for, in one source.
-    async fn resolve(&self, app: &Application, index: usize, wanted: &str, dry_run: bool) -> Result<String, Status> {
+    async fn resolve(
+        &self,
+        app: &Application,
+        index: usize,
+        wanted: &str,
+        dry_run: bool,
+    ) -> Result<String, Status> {
         let sources = spec_sources(&app.spec);
         let source = sources.get(index).ok_or_else(|| {
             Status::invalid_argument(format!("the application has no source at position {}", index + 1))
