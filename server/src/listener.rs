@@ -187,6 +187,7 @@ impl Front {
             Ok(response) => response,
             Err(never) => match never {},
         };
+        let response = if web { with_plain_message(response) } else { response };
         let code = response
             .headers()
             .get("grpc-status")
@@ -212,6 +213,26 @@ impl Front {
             *request.uri_mut() = rest;
         }
     }
+}
+
+/// Clients of gRPC-web show the message as it stands in the header: only what a header cannot hold is escaped in it, as by
+/// servers in Go. Spaces stay.
+fn with_plain_message(mut response: Response<Body>) -> Response<Body> {
+    let Some(message) = response.headers().get("grpc-message") else {
+        return response;
+    };
+    let text = crate::rest::decoded(message.to_str().unwrap_or_default()).unwrap_or_default();
+    let mut plain = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => plain.push(char::from(byte)),
+            _ => plain += &format!("%{byte:02X}"),
+        }
+    }
+    if let Ok(value) = HeaderValue::from_str(&plain) {
+        response.headers_mut().insert("grpc-message", value);
+    }
+    response
 }
 
 /// Plain HTTP on a port that speaks TLS is sent to where it should have gone.

@@ -287,8 +287,8 @@ where
     Ok(Answer::Many(stream.boxed()))
 }
 
-/// Percent-decodes a piece of a path.
-fn decoded(text: &str) -> Option<String> {
+/// Percent-decodes a text.
+pub(crate) fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, more)) = rest.split_first() {

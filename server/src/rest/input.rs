@@ -144,14 +144,25 @@ impl<'de> Deserializer<'de> for Input {
     }
 
     as_any! {
-        deserialize_char deserialize_str deserialize_string deserialize_bytes deserialize_byte_buf deserialize_map
-        deserialize_identifier
+        deserialize_char deserialize_str deserialize_string deserialize_bytes deserialize_byte_buf deserialize_identifier
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self {
-            Input::Json(value) => value.deserialize_option(visitor),
+            Input::Json(Value::Null) => visitor.visit_none(),
             other => visitor.visit_some(other),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Input::Fields(fields) => visitor.visit_map(MapDeserializer::new(fields.into_iter())),
+            Input::Json(Value::Object(object)) => {
+                let fields = object.into_iter().map(|(key, value)| (key, Input::Json(value)));
+                visitor.visit_map(MapDeserializer::new(fields))
+            }
+            // A list of values in the order of the fields would do for serde; it is no message.
+            Input::Json(_) | Input::Texts(_) => Err(Error::custom("a message is expected")),
         }
     }
 
@@ -181,8 +192,10 @@ impl<'de> Deserializer<'de> for Input {
                 let each = texts.into_iter().map(|text| Input::Texts(vec![text]));
                 visitor.visit_seq(SeqDeserializer::new(each))
             }
-            Input::Json(value) => value.deserialize_seq(visitor),
-            Input::Fields(_) => Err(Error::custom("a list is expected")),
+            Input::Json(Value::Array(list)) => {
+                visitor.visit_seq(SeqDeserializer::new(list.into_iter().map(Input::Json)))
+            }
+            Input::Json(_) | Input::Fields(_) => Err(Error::custom("a list is expected")),
         }
     }
 
@@ -201,15 +214,11 @@ impl<'de> Deserializer<'de> for Input {
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        name: &'static str,
-        fields: &'static [&'static str],
+        _: &'static str,
+        _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        match self {
-            Input::Json(value) => value.deserialize_struct(name, fields, visitor),
-            Input::Fields(fields) => visitor.visit_map(MapDeserializer::new(fields.into_iter())),
-            Input::Texts(_) => Err(Error::custom("a message is expected, not a text")),
-        }
+        self.deserialize_map(visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

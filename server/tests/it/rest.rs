@@ -286,7 +286,7 @@ fn errors_of_grpc_web_are_in_the_headers() {
             answer.headers()["grpc-message"]
                 .to_str()
                 .unwrap()
-                .starts_with("invalid")
+                .starts_with("invalid session: token")
         );
         let reader = world.token("reader").await;
         let answer = post(path, &reader).await;
