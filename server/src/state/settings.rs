@@ -137,7 +137,7 @@ impl Settings {
                 pattern => pattern.to_owned(),
             },
             signing_key: secret.get("server.secretkey").cloned().unwrap_or_default(),
-            rbac: rbac(&of(RBAC_CONFIG_MAP), &yaml, before),
+            rbac: rbac(&of(RBAC_CONFIG_MAP), before),
             repositories: repositories(secret_type::REPOSITORY),
             write_repositories: repositories(secret_type::REPOSITORY_WRITE),
             templates: templates(secret_type::REPO_CREDS),
@@ -175,7 +175,6 @@ fn actions(config: &parsed::Settings) -> Customizations {
 
 fn rbac(
     data: &BTreeMap<String, String>,
-    yaml: parsed::ParseYaml<'_>,
     before: Option<&Arc<Rbac>>,
 ) -> Arc<Rbac> {
     let mode = match data.get("policy.matchMode").map(String::as_str) {
