@@ -58,6 +58,24 @@ enum Command {
     Plan(command::plan::Args),
     /// List the actions of a live object, or show what one would make of it.
     Action(command::action::Args),
+    /// Log in to an API server.
+    Login(command::login::Login),
+    /// End a login.
+    Logout(command::login::Logout),
+    /// Show the logins, or go to another.
+    Context(command::login::Contexts),
+    /// Show versions.
+    Version(command::login::Version),
+    /// What an account may do, and who one is.
+    Account(command::login::Account),
+    /// Applications, through the API server.
+    App(command::app::Args),
+    /// Projects, through the API server.
+    Proj(command::listed::Args),
+    /// Repositories, through the API server.
+    Repo(command::listed::Args),
+    /// Clusters, through the API server.
+    Cluster(command::listed::Args),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +99,15 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
+        Command::Login(args) => block_on(command::login::login(args)),
+        Command::Logout(args) => block_on(command::login::logout(args)),
+        Command::Context(args) => command::login::contexts(&args),
+        Command::Version(args) => block_on(command::login::version(args)),
+        Command::Account(args) => block_on(command::login::account(args)),
+        Command::App(args) => block_on(command::app::run(args)),
+        Command::Proj(args) => block_on(command::listed::projects(args)),
+        Command::Repo(args) => block_on(command::listed::repositories(args)),
+        Command::Cluster(args) => block_on(command::listed::clusters(args)),
         Command::Controller(args) => block_on(argosy_controller::run(args)).map(|()| ExitCode::SUCCESS),
         Command::RepoServer(args) => block_on(argosy_repo_server::run(args)).map(|()| ExitCode::SUCCESS),
         Command::Server(args) => block_on(argosy_server::run(args)).map(|()| ExitCode::SUCCESS),
