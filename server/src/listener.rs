@@ -187,7 +187,11 @@ impl Front {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        let response = if web { with_plain_message(response) } else { response };
+        let response = if web {
+            with_plain_message(response)
+        } else {
+            response
+        };
         let code = response
             .headers()
             .get("grpc-status")

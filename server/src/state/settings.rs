@@ -173,10 +173,7 @@ fn actions(config: &parsed::Settings) -> Customizations {
     customizations
 }
 
-fn rbac(
-    data: &BTreeMap<String, String>,
-    before: Option<&Arc<Rbac>>,
-) -> Arc<Rbac> {
+fn rbac(data: &BTreeMap<String, String>, before: Option<&Arc<Rbac>>) -> Arc<Rbac> {
     let mode = match data.get("policy.matchMode").map(String::as_str) {
         Some("regex") => MatchMode::Regex,
         _ => MatchMode::Glob,
