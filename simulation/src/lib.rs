@@ -4,7 +4,8 @@
 //! port, so that `kubectl`, client-go and Argosy speak to it as to any other. [`fleet`] fills many of them with workloads that are made
 //! only when somebody looks.
 //!
-//! What it answers is held against a real kube-apiserver by a test that sends both the same requests.
+//! What it answers is held against a real kube-apiserver by a test that sends both the same requests; what it leaves out is listed in
+//! `docs/results/simulation.md`.
 
 mod access;
 mod api_server;

@@ -15,6 +15,8 @@ pub(crate) struct Author<'a> {
     pub(crate) subresource: &'a str,
     /// The time in RFC 3339.
     pub(crate) now: &'a str,
+    /// The kind is decoded into a Go struct: a map that becomes empty is null in it, and still there.
+    pub(crate) typed: bool,
 }
 
 /// One entry of `managedFields`.
@@ -225,7 +227,7 @@ pub(crate) fn apply(
         None => managers.0.push(entry),
     }
 
-    let merged = prune(&merged, &last, &managers, node);
+    let merged = prune(&merged, &last, &managers, node, author.typed);
     for manager in managers.0.iter_mut().filter(|manager| manager.is(author, true)) {
         strip(&mut manager.fields, reset);
     }
@@ -259,7 +261,7 @@ pub(crate) fn apply(
 }
 
 /// Takes out what the manager applied last time and does not now, unless somebody else owns it.
-fn prune(merged: &Value, last: &FieldSet, managers: &Managers, node: Node<'_>) -> Value {
+fn prune(merged: &Value, last: &FieldSet, managers: &Managers, node: Node<'_>, typed: bool) -> Value {
     if last.is_empty() {
         return merged.clone();
     }
@@ -272,7 +274,7 @@ fn prune(merged: &Value, last: &FieldSet, managers: &Managers, node: Node<'_>) -
     // What goes: it was ours, it is there, and nobody (ourselves included) owns it now. An item of a list goes with all in it, whoever
     // owns that.
     let gone = there.intersection(&last).difference(&owned);
-    without(merged, &gone, node).unwrap_or_else(|| json!({}))
+    without(merged, &gone, node, typed).unwrap_or_else(|| json!({}))
 }
 
 fn refuse(conflicts: &[(&Manager, FieldSet)]) -> Refusal {

@@ -346,19 +346,19 @@ fn merge_lists(base: &Value, over: &Value, node: Node<'_>) -> Value {
     }
 }
 
-/// `value` without the fields of `set`; none if nothing is left.
-pub(super) fn without(value: &Value, set: &FieldSet, node: Node<'_>) -> Option<Value> {
+/// `value` without the fields of `set`; none if nothing is left. With `nulls` what becomes empty is null rather than gone.
+pub(super) fn without(value: &Value, set: &FieldSet, node: Node<'_>, nulls: bool) -> Option<Value> {
     match value {
         Value::Object(fields) => {
             let mut kept = Map::new();
             for (name, field) in fields {
                 match set.part(&format!("f:{name}")) {
                     Some(part) if part.member => {}
-                    Some(part) => {
-                        if let Some(rest) = without(field, &part.below, node.field(name)) {
-                            kept.insert(name.clone(), rest);
-                        }
-                    }
+                    Some(part) => match without(field, &part.below, node.field(name), nulls) {
+                        Some(rest) => drop(kept.insert(name.clone(), rest)),
+                        None if nulls => drop(kept.insert(name.clone(), Value::Null)),
+                        None => {}
+                    },
                     None => drop(kept.insert(name.clone(), field.clone())),
                 }
             }
@@ -370,7 +370,7 @@ pub(super) fn without(value: &Value, set: &FieldSet, node: Node<'_>) -> Option<V
             for (step, item) in items {
                 match set.part(&step) {
                     Some(part) if part.member => {}
-                    Some(part) => kept.extend(without(item, &part.below, node.item())),
+                    Some(part) => kept.extend(without(item, &part.below, node.item(), nulls)),
                     None => kept.push(item.clone()),
                 }
             }

@@ -115,6 +115,7 @@ fn own(server: &ApiServer, writing: &Writing<'_>, object: &mut Value, managers: 
         api_version: &scope.kind.api_version(&scope.place.version),
         subresource: "",
         now: &scope.stamp(),
+        typed: !scope.kind.custom,
     };
     let reset: &[&str] = if scope.kind.has_status() {
         &["f:status"]

@@ -250,6 +250,7 @@ pub(super) struct Written {
     api_version: String,
     subresource: String,
     now: String,
+    typed: bool,
 }
 
 impl Written {
@@ -259,6 +260,7 @@ impl Written {
             api_version: &self.api_version,
             subresource: &self.subresource,
             now: &self.now,
+            typed: self.typed,
         }
     }
 }
@@ -270,6 +272,7 @@ pub(super) fn author(writing: &Writing<'_>) -> Written {
         api_version: scope.kind.api_version(&scope.place.version),
         subresource: scope.place.subresource.clone(),
         now: scope.stamp(),
+        typed: !scope.kind.custom,
     }
 }
 
