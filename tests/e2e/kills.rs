@@ -60,14 +60,18 @@ fn kills_at_random_moments_leave_the_reference_state_and_run_each_hook_once() {
 /// Waits for the end of the sync, several times as long as others wait: a start, a whole sync and a look lie between.
 async fn synced(api: &Api, revision: &str) -> Result<()> {
     for _ in 0..4 {
-        let waited = wait_app(api, CONTROL_PLANE, NAME, "Synced after a kill", |app| synced_to(app, revision));
+        let waited = wait_app(api, CONTROL_PLANE, NAME, "Synced after a kill", |app| {
+            synced_to(app, revision)
+        });
         if waited.await.is_ok() {
             return Ok(());
         }
     }
-    wait_app(api, CONTROL_PLANE, NAME, "Synced after a kill", |app| synced_to(app, revision))
-        .await
-        .map(drop)
+    wait_app(api, CONTROL_PLANE, NAME, "Synced after a kill", |app| {
+        synced_to(app, revision)
+    })
+    .await
+    .map(drop)
 }
 
 /// The application of one generation: what one generation has and the next has not is pruned.
