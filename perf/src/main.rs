@@ -3,6 +3,9 @@
 //! Each row prints its figures, with `--json` as lines `{"row","who","metric","value","unit"}`. Published results are in
 //! `docs/results/`, with machine and date.
 
+mod chance;
+mod fleet;
+mod population;
 mod report;
 mod rows;
 mod usage;

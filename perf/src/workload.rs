@@ -7,6 +7,8 @@ use anyhow::Result;
 use argosy_test_cluster::git::Repository;
 use serde_json::{Value, json};
 
+use crate::chance::Chance;
+
 /// ConfigMaps an Application: with the five others, 20 resources.
 const CONFIG_MAPS: usize = 15;
 
@@ -18,7 +20,7 @@ const WORDS: usize = 150;
 /// # Errors
 /// When Git or the disk refuses.
 pub(crate) fn fill(repository: &Repository, applications: usize) -> Result<()> {
-    let mut chance = Chance(7);
+    let mut chance = Chance::new(7);
     let words: Vec<String> = (0..2000).map(|_| chance.word()).collect();
     for index in 0..applications {
         let documents: Vec<String> = manifests(index, &words, &mut chance)
@@ -121,24 +123,4 @@ fn deployment(index: usize, words: &[String]) -> Value {
             },
         },
     })
-}
-
-/// A small deterministic generator (Knuth's MMIX constants): the same workload at every run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap_or(0) % bound
-    }
-
-    fn word(&mut self) -> String {
-        let length = 3 + self.below(8);
-        (0..length)
-            .map(|_| char::from(b'a' + u8::try_from(self.below(26)).unwrap_or(0)))
-            .collect()
-    }
 }

@@ -150,7 +150,7 @@ pub(crate) fn compare(input: &Input<'_>, verdicts: &mut Verdicts) -> Outcome {
         {
             outcome.findings.push(Finding::Shared {
                 key: pair.key.clone(),
-                other: other.clone(),
+                other: other.as_str().into(),
             });
         }
         for message in &verdict.findings {

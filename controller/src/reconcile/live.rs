@@ -266,6 +266,7 @@ fn managed_namespace(
         key: Arc::new(key),
         version: "v1".to_owned(),
         document: argosy_object::Document::from_value(&object),
+        hash: argosy_object::ContentHash::of_value(&object),
         hook: false,
         compare: CompareOptions::default(),
     };

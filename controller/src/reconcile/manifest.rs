@@ -19,6 +19,8 @@ pub struct Manifest {
     pub version: String,
     /// The whole object, tracked and with its namespace.
     pub document: Document,
+    /// Identity of the document's content.
+    pub hash: ContentHash,
     /// A hook of any type, also one that is never run.
     pub hook: bool,
     /// How it wants to be compared.
@@ -152,6 +154,7 @@ impl Desired {
             key: Arc::new(key),
             version: meta::gvk(object).version,
             document: Document::from_value(object),
+            hash: ContentHash::of_value(object),
             hook,
             compare: annotation::CompareOptions::read(object),
         });

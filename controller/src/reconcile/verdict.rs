@@ -74,7 +74,7 @@ impl Verdict {
 }
 
 fn content(manifest: &Manifest) -> ContentHash {
-    manifest.document.hash()
+    manifest.hash
 }
 
 fn version(live: &Resource) -> (&str, &str) {

@@ -6,7 +6,7 @@ use argosy_kube_io::list_watch::{Event, ListWatch, Options};
 use argosy_kube_io::target::Selection;
 use argosy_kube_io::{ApiResource, Client, Error};
 use argosy_livestate::{Deletion, Resource, Scope};
-use argosy_object::{Value, meta};
+use argosy_object::{Document, Value, meta};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
@@ -73,15 +73,9 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
                     Message::Failed(scope.clone(), error)
                 }
             },
-            Event::Deleted(bytes) => match serde_json::from_slice::<Value>(&bytes) {
-                Ok(object) => Message::Delete(deletion(stamped(object, &resource))),
-                Err(error) => {
-                    let error = Error::Answer {
-                        call: format!("watch {}", scope.kind),
-                        message: error.to_string(),
-                    };
-                    Message::Failed(scope.clone(), error)
-                }
+            Event::Deleted(bytes) => match shared.read_deleted(&bytes, &resource) {
+                Ok(deletion) => Message::Delete(deletion),
+                Err(error) => Message::Failed(scope.clone(), error),
             },
             Event::Failed(error) => {
                 debug!(cluster = shared.server, kind = %scope.kind, error = %error, "following a kind failed");
@@ -100,11 +94,35 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
 impl Shared {
     /// Reads one object and finds the Application that tracks it.
     fn read(&self, bytes: &[u8], resource: &ApiResource) -> Result<Box<Resource>, Error> {
-        let object: Value = serde_json::from_slice(bytes).map_err(|error| Error::Answer {
+        let rules = self.rules.borrow().clone();
+        let api_version = resource.api_version();
+        Document::read(bytes, |object| {
+            // Lists of built-in kinds leave the kind out of their items.
+            let object = object.stamped(&api_version, &resource.kind);
+            let label = object.label();
+            Box::new(Resource::arrived(&object, &label, (rules.owner)(&label)))
+        })
+        .map_err(|error| Error::Answer {
             call: format!("read a {} of {}", resource.kind, self.server),
             message: error.to_string(),
-        })?;
-        Ok(self.resource(&stamped(object, resource)))
+        })
+    }
+
+    /// Reads who is gone.
+    fn read_deleted(&self, bytes: &[u8], resource: &ApiResource) -> Result<Deletion, Error> {
+        let api_version = resource.api_version();
+        Document::read(bytes, |object| {
+            let label = object.stamped(&api_version, &resource.kind).label();
+            Deletion {
+                key: meta::key(&label),
+                uid: meta::uid(&label).to_owned(),
+                resource_version: meta::resource_version(&label).to_owned(),
+            }
+        })
+        .map_err(|error| Error::Answer {
+            call: format!("watch {} of {}", resource.kind, self.server),
+            message: error.to_string(),
+        })
     }
 
     /// What live state keeps of an object.
@@ -120,28 +138,10 @@ fn passes(event: &Event, version: &str) -> bool {
     match event {
         Event::Progress { resource_version } => number(resource_version) >= number(version),
         Event::Applied(bytes) | Event::Deleted(bytes) => {
-            let object: Value = serde_json::from_slice(bytes).unwrap_or_default();
-            number(meta::resource_version(&object)) > number(version)
+            let path = ["metadata", "resourceVersion"];
+            let told = Document::read(bytes, |object| object.str_at(&path).and_then(number));
+            told.is_ok_and(|told| told > number(version))
         }
         _ => false,
-    }
-}
-
-/// Lists of built-in kinds leave the kind out of their items.
-fn stamped(mut object: Value, resource: &ApiResource) -> Value {
-    if let Some(map) = object.as_object_mut() {
-        map.entry("apiVersion")
-            .or_insert_with(|| Value::String(resource.api_version()));
-        map.entry("kind")
-            .or_insert_with(|| Value::String(resource.kind.clone()));
-    }
-    object
-}
-
-fn deletion(object: Value) -> Deletion {
-    Deletion {
-        key: meta::key(&object),
-        uid: meta::uid(&object).to_owned(),
-        resource_version: meta::resource_version(&object).to_owned(),
     }
 }

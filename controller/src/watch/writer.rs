@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use argosy_kube_io::Error;
 use argosy_livestate::{Change, ClusterState, Deletion, Event, Resource, Scope, Touched};
-use argosy_object::ResourceKey;
+use argosy_object::{Name, ResourceKey};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
@@ -74,7 +74,7 @@ struct Writer {
     looked: bool,
     reachable: bool,
     /// Applications to tell, and of what.
-    touched: BTreeMap<Arc<str>, BTreeSet<Arc<ResourceKey>>>,
+    touched: BTreeMap<Name, BTreeSet<Arc<ResourceKey>>>,
     everyone: bool,
 }
 
@@ -166,7 +166,7 @@ impl Writer {
             }
             Message::Retag => {
                 let owner = self.shared.rules.borrow().owner.clone();
-                for touched in self.state.retag(|row| owner(&row.value())) {
+                for touched in self.state.retag(|row| owner(&row.label())) {
                     self.note(touched);
                 }
             }
@@ -185,7 +185,7 @@ impl Writer {
 
     fn expect(&mut self, scopes: BTreeSet<Scope>) {
         self.progress.retain(|scope, _| scopes.contains(scope));
-        let kinds: Vec<_> = self.state.snapshot().kinds().cloned().collect();
+        let kinds: Vec<_> = self.state.snapshot().kinds().collect();
         for kind in kinds {
             if !scopes.iter().any(|scope| scope.kind == kind) {
                 for touched in self.state.remove_kind(&kind) {

@@ -1,23 +1,26 @@
 //! How changes come in, and what they touch.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use argosy_object::{GroupKind, ResourceKey};
+use argosy_object::{GroupKind, Name, ResourceKey, intern};
 
-use crate::keys::KeySet;
-use crate::relist::Scope;
+use crate::index::{RowId, token};
+use crate::relist::{Listed, Scope};
 use crate::resource::{Resource, is_older};
-use crate::snapshot::Snapshot;
+use crate::row::{KindId, Row, app_name};
+use crate::snapshot::{Kind, Snapshot};
 
 /// The live state of one cluster. Has one writer, who owns it.
 ///
-/// Memory a resource, besides its document: the row (about 150 B), the key shared by four indexes, and an entry of 8 to
-/// 24 B in each of them.
+/// Memory a resource, besides its document: the row (56 B) and an entry of 8 B in each of three to five sorted sets, all
+/// at the fill of their trees (about two thirds).
 #[derive(Default)]
 pub struct ClusterState {
     pub(crate) view: Snapshot,
-    pub(crate) relists: HashMap<Scope, HashSet<Arc<ResourceKey>>>,
+    /// Places of rows that are gone.
+    free: Vec<RowId>,
+    pub(crate) relists: HashMap<Scope, Listed>,
     /// Uids that are known to be gone before the watch has said so, with their kind.
     deleted: HashMap<Arc<str>, GroupKind>,
 }
@@ -64,11 +67,7 @@ pub struct Touched {
     pub change: Change,
     /// Instance names of the Applications concerned, sorted: those that the object belonged to before and those that it
     /// belongs to now, by itself or through its owners.
-    pub apps: Vec<Arc<str>>,
-    /// The object before.
-    pub before: Option<Arc<Resource>>,
-    /// The object now.
-    pub after: Option<Arc<Resource>>,
+    pub apps: Vec<Name>,
 }
 
 /// Entries held, to see that what goes leaves nothing behind.
@@ -102,30 +101,26 @@ impl ClusterState {
     /// Late news about this incarnation are dropped until the watch has told its end.
     pub fn confirm_deleted(&mut self, key: &ResourceKey, uid: &str) -> Touched {
         self.deleted.insert(Arc::from(uid), key.group_kind());
-        match self.view.rows.get(key) {
-            Some(row) if *row.uid == *uid => self.remove(key),
+        match self.view.find(key) {
+            Some(id) if self.view.row(id).uid == token(uid) => self.remove(id),
             _ => Touched::nothing(Arc::new(key.clone())),
         }
     }
 
     /// Computes anew which Application tracks each object, after the rules for that have changed.
     pub fn retag(&mut self, mut app_of: impl FnMut(&Resource) -> Option<Arc<str>>) -> Vec<Touched> {
-        let changed: Vec<(Arc<Resource>, Option<Arc<str>>)> = self
+        let changed: Vec<(RowId, Arc<Resource>, Option<Name>)> = self
             .view
-            .rows
-            .values()
-            .filter_map(|row| {
-                let app = app_of(row);
-                (app != row.app).then(|| (row.clone(), app))
+            .row_ids()
+            .filter_map(|id| {
+                let resource = self.view.resource(id);
+                let app = app_name(app_of(&resource));
+                (app != resource.app).then_some((id, resource, app))
             })
             .collect();
         changed
             .into_iter()
-            .map(|(row, app)| {
-                let mut next = (*row).clone();
-                next.app = app;
-                self.replace(Some(row), next)
-            })
+            .map(|(id, resource, app)| self.put(Some(id), Resource { app, ..(*resource).clone() }))
             .collect()
     }
 
@@ -151,7 +146,7 @@ impl ClusterState {
             uids: self.view.by_uid.len(),
             owners: self.view.owned.len(),
             apps: self.view.by_app.len(),
-            kinds: self.view.by_kind.len(),
+            kinds: self.view.kinds.len() + self.view.kind_ids.len() + self.view.by_kind.len(),
             deleted: self.deleted.len(),
             relists: self.relists.len(),
         }
@@ -161,31 +156,34 @@ impl ClusterState {
         if !resource.uid.is_empty() && self.deleted.contains_key(&*resource.uid) {
             return Touched::nothing(resource.key);
         }
-        let before = self.view.rows.get(&resource.key).cloned();
-        if let Some(known) = &before {
-            let same = known.uid == resource.uid && known.resource_version == resource.resource_version;
+        let before = self.view.find(&resource.key);
+        if let Some(id) = before {
+            let known = self.view.row(id);
+            let known_version = known.document.resource_version();
+            let same = known.uid == token(&*resource.uid) && *known_version == *resource.resource_version;
             let known_already = same
                 && known.app == resource.app
                 && known.version == resource.version
                 // Servers without versions: only the content tells.
                 && (!resource.resource_version.is_empty() || known.document == resource.document);
-            if known_already || is_older(&resource.resource_version, &known.resource_version) {
+            if known_already || is_older(&resource.resource_version, &known_version) {
                 return Touched::nothing(resource.key);
             }
         }
-        self.replace(before, resource)
+        self.put(before, resource)
     }
 
     fn delete(&mut self, deletion: Deletion) -> Touched {
         self.deleted.remove(deletion.uid.as_str());
-        let Some(row) = self.view.rows.get(&deletion.key) else {
+        let Some(id) = self.view.find(&deletion.key) else {
             return Touched::nothing(Arc::new(deletion.key));
         };
-        let other = !deletion.uid.is_empty() && *row.uid != *deletion.uid;
-        if other || is_older(&deletion.resource_version, &row.resource_version) {
-            return Touched::nothing(row.key.clone());
+        let row = self.view.row(id);
+        let other = !deletion.uid.is_empty() && row.uid != token(&*deletion.uid);
+        if other || is_older(&deletion.resource_version, &row.document.resource_version()) {
+            return Touched::nothing(Arc::new(deletion.key));
         }
-        self.remove(&deletion.key)
+        self.remove(id)
     }
 
     /// Whether deletions of this kind are known that the watch has not told yet.
@@ -197,112 +195,127 @@ impl ClusterState {
         self.deleted.retain(|_, known| known != kind);
     }
 
-    /// Puts `resource` in the place of `before` in every index.
-    fn replace(&mut self, before: Option<Arc<Resource>>, mut resource: Resource) -> Touched {
-        let mut apps: BTreeSet<Arc<str>> = BTreeSet::new();
-        let view = &mut self.view;
-        if let Some(old) = &before {
-            apps.extend(view.apps_of(old));
-            // One key for all versions of the object.
-            resource.key = old.key.clone();
-            if old.uid != resource.uid {
-                view.forget_uid(old);
+    /// Puts an object in the place of what was there before, in every index.
+    fn put(&mut self, before: Option<RowId>, resource: Resource) -> Touched {
+        let mut apps = BTreeSet::new();
+        let kind = self.kind_id(&resource.key);
+        let row = Row::new(&resource, kind);
+        let (id, change) = match before {
+            Some(id) => {
+                let old = self.view.row(id).clone();
+                apps.extend(self.view.apps_of_row(&old));
+                self.exchange(id, Some(&old), Some(&row));
+                self.view.rows.set(id as usize, Some(row));
+                (id, Change::Updated)
             }
-            if old.owners != resource.owners {
-                view.disown(old);
+            None => {
+                let id = self.place();
+                self.exchange(id, None, Some(&row));
+                self.view.rows.set(id as usize, Some(row));
+                self.view.len += 1;
+                if let Some(kind) = self.view.kinds.get_mut(&kind) {
+                    kind.len += 1;
+                }
+                (id, Change::Added)
             }
-            if old.app != resource.app {
-                view.untrack(old);
-            }
-        } else {
-            let kind = resource.group_kind();
-            view.by_kind.entry(kind).or_default().insert(resource.key.clone());
-        }
-        if let Some(app) = &resource.app
-            && let Some((known, _)) = view.by_app.get_key_value(&**app)
-        {
-            // One name for all objects of the Application.
-            resource.app = Some(known.clone());
-        }
-        let key = resource.key.clone();
-        if before.as_ref().is_none_or(|old| old.uid != resource.uid) && !resource.uid.is_empty() {
-            view.by_uid.insert(resource.uid.clone(), key.clone());
-        }
-        if before.as_ref().is_none_or(|old| old.owners != resource.owners) {
-            for owner in &resource.owners {
-                add(&mut view.owned, &owner.uid, &key);
-            }
-        }
-        if before.as_ref().is_none_or(|old| old.app != resource.app)
-            && let Some(app) = &resource.app
-        {
-            add(&mut view.by_app, app, &key);
-        }
-        let after = Arc::new(resource);
-        view.rows.insert(key.clone(), after.clone());
-        view.revision += 1;
-        apps.extend(view.apps_of(&after));
+        };
+        self.view.revision += 1;
+        apps.extend(self.view.apps_of_row(self.view.row(id)));
         Touched {
-            key,
-            change: if before.is_some() {
-                Change::Updated
-            } else {
-                Change::Added
-            },
+            key: resource.key,
+            change,
             apps: apps.into_iter().collect(),
-            before,
-            after: Some(after),
         }
     }
 
     /// Takes an object out of every index.
-    pub(crate) fn remove(&mut self, key: &ResourceKey) -> Touched {
-        let view = &mut self.view;
-        let Some(row) = view.rows.get(key).cloned() else {
-            return Touched::nothing(Arc::new(key.clone()));
-        };
+    pub(crate) fn remove(&mut self, id: RowId) -> Touched {
+        let row = self.view.row(id).clone();
+        let key = Arc::new(self.view.key(&row));
         // While its owners can still be found through it.
-        let apps = view.apps_of(&row);
-        view.rows.remove(key);
-        view.forget_uid(&row);
-        view.disown(&row);
-        view.untrack(&row);
-        let kind = row.group_kind();
-        if let Some(keys) = view.by_kind.get_mut(&kind) {
-            keys.remove(key);
-            if keys.is_empty() {
-                view.by_kind.remove(&kind);
-            }
+        let apps = self.view.apps_of_row(&row);
+        self.exchange(id, Some(&row), None);
+        self.view.rows.set(id as usize, None);
+        self.free.push(id);
+        self.view.len -= 1;
+        let kind = self.view.kinds.get_mut(&row.kind);
+        let kind = kind.expect("the kind of a row is there as long as the row");
+        kind.len -= 1;
+        if kind.len == 0 {
+            let name = (kind.group.clone(), kind.kind.clone());
+            self.view.kinds.remove(&row.kind);
+            self.view.kind_ids.remove(&name);
         }
-        view.revision += 1;
+        if self.view.is_empty() {
+            self.view.rows = imbl::Vector::new();
+            self.free = Vec::new();
+        }
+        self.view.revision += 1;
         Touched {
-            key: row.key.clone(),
+            key,
             change: Change::Deleted,
             apps,
-            before: Some(row),
-            after: None,
-        }
-    }
-}
-
-impl Snapshot {
-    fn forget_uid(&mut self, row: &Resource) {
-        // The same object may be served under two groups; the other entry stays.
-        if self.by_uid.get(&*row.uid).is_some_and(|key| **key == *row.key) {
-            self.by_uid.remove(&*row.uid);
         }
     }
 
-    fn disown(&mut self, row: &Resource) {
-        for owner in &row.owners {
-            take(&mut self.owned, &owner.uid, &row.key);
+    /// Moves the entries of a row from how it was to how it will be; most changes of an object change none of them.
+    fn exchange(&mut self, id: RowId, old: Option<&Row>, new: Option<&Row>) {
+        let view = &mut self.view;
+        let tokens = |view: &Snapshot, row: &Row| {
+            let mut owned = row.owners.tokens().to_vec();
+            owned.extend(view.inferred_tokens(row));
+            owned
+        };
+        if old.map(|row| &row.owners) != new.map(|row| &row.owners) {
+            if let Some(row) = old {
+                tokens(view, row).into_iter().for_each(|token| view.owned.remove(token, id));
+            }
+            if let Some(row) = new {
+                tokens(view, row).into_iter().for_each(|token| view.owned.insert(token, id));
+            }
+        }
+        if old.map(|row| row.uid) != new.map(|row| row.uid) {
+            old.into_iter().for_each(|row| view.by_uid.remove(row.uid, id));
+            new.into_iter().for_each(|row| view.by_uid.insert(row.uid, id));
+        }
+        let app = |row: &Row| row.app.as_deref().map(token);
+        if old.map(app) != new.map(app) {
+            old.and_then(app).into_iter().for_each(|app| view.by_app.remove(app, id));
+            new.and_then(app).into_iter().for_each(|app| view.by_app.insert(app, id));
+        }
+        // A row keeps its key: only the first and the last have another.
+        if old.is_none() || new.is_none() {
+            if let Some(row) = old {
+                view.by_key.remove(row.key_token(), id);
+                view.by_kind.remove(row.kind_token(), id);
+            }
+            if let Some(row) = new {
+                view.by_key.insert(row.key_token(), id);
+                view.by_kind.insert(row.kind_token(), id);
+            }
         }
     }
 
-    fn untrack(&mut self, row: &Resource) {
-        if let Some(app) = &row.app {
-            take(&mut self.by_app, app, &row.key);
+    fn place(&mut self) -> RowId {
+        self.free.pop().unwrap_or_else(|| {
+            self.view.rows.push_back(None);
+            RowId::try_from(self.view.rows.len() - 1).expect("a cluster has fewer than 2^32 objects")
+        })
+    }
+
+    /// The number of a kind; kinds without objects have none.
+    fn kind_id(&mut self, key: &ResourceKey) -> KindId {
+        let name = (intern(&key.group), intern(&key.kind));
+        if let Some(id) = self.view.kind_ids.get(&name) {
+            return *id;
         }
+        let id = (0..KindId::MAX)
+            .find(|id| !self.view.kinds.contains_key(id))
+            .expect("a cluster has fewer than 65535 kinds");
+        let (group, kind) = name.clone();
+        self.view.kinds.insert(id, Kind { group, kind, len: 0 });
+        self.view.kind_ids.insert(name, id);
+        id
     }
 }
 
@@ -312,26 +325,6 @@ impl Touched {
             key,
             change: Change::Nothing,
             apps: Vec::new(),
-            before: None,
-            after: None,
-        }
-    }
-}
-
-fn add(index: &mut imbl::HashMap<Arc<str>, KeySet>, name: &Arc<str>, key: &Arc<ResourceKey>) {
-    match index.get_mut(&**name) {
-        Some(keys) => keys.insert(key.clone()),
-        None => {
-            index.insert(name.clone(), KeySet::one(key.clone()));
-        }
-    }
-}
-
-fn take(index: &mut imbl::HashMap<Arc<str>, KeySet>, name: &str, key: &ResourceKey) {
-    if let Some(keys) = index.get_mut(name) {
-        keys.remove(key);
-        if keys.is_empty() {
-            index.remove(name);
         }
     }
 }

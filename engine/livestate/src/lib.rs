@@ -6,7 +6,9 @@
 //!
 //! | file | answers |
 //! |---|---|
-//! | [`resource`] | what is kept of one live object |
+//! | [`resource`] | one live object as writers bring it and readers get it |
+//! | [`row`] | what is kept of it |
+//! | [`index`] | sorted sets of rows |
 //! | [`cluster`] | how changes come in, and what they touch |
 //! | [`relist`] | how a full list replaces what was known without a gap |
 //! | [`ownership`] | who owns whom, also where no owner reference says so |
@@ -16,10 +18,11 @@
 //! connection it came over. And an incomplete list never deletes anything.
 
 pub mod cluster;
-mod keys;
+mod index;
 pub mod ownership;
 pub mod relist;
 pub mod resource;
+mod row;
 pub mod snapshot;
 
 pub use cluster::{Change, ClusterState, Deletion, Event, Footprint, Touched};

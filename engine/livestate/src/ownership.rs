@@ -1,15 +1,17 @@
 //! Who owns whom.
 //!
 //! Owner references are most of it. Two relations of Kubernetes are older than they are and have none: a StatefulSet and
-//! the claims made from its templates, a Service and the Endpoints of its name. They are computed when asked for, from
-//! the ordered index of names, and cost nothing otherwise.
+//! the claims made from its templates, a Service and the Endpoints of its name. Endpoints are found by name; a claim stands
+//! in the index of owners under every set that its name may mean, and whether the set means it is asked when it is read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use argosy_object::{GroupKind, ResourceKey, Value};
+use argosy_object::{Name, ResourceKey, Value};
 
+use crate::index::{RowId, token};
 use crate::resource::Resource;
+use crate::row::{KindId, Row};
 use crate::snapshot::Snapshot;
 
 /// Owner chains are three or four long in life. A chain that is longer, or a circle, ends here.
@@ -18,61 +20,35 @@ const DEPTH_MAX: usize = 16;
 impl Snapshot {
     /// The objects that the object with this uid owns, sorted by key.
     pub fn children(&self, uid: &str) -> Vec<Arc<Resource>> {
-        let owner = self.by_uid(uid);
-        let mut children = self
+        let owner = token(uid);
+        let known = self.find_uid(owner).next().map(|id| self.row(id));
+        let mut children: Vec<RowId> = self
             .owned
-            .get(uid)
-            .map_or_else(Vec::new, |keys| self.rows_of(keys.iter()));
-        if let Some(owner) = owner {
-            children.retain(|child| may_own(&owner.key, &child.key));
-            children.extend(self.inferred_children(&owner));
-            children.sort_by(|a, b| a.key.cmp(&b.key));
+            .rows(owner)
+            .filter(|id| {
+                let child = self.row(*id);
+                child.owners.tokens().contains(&owner) && known.is_none_or(|known| known.may_own(child))
+            })
+            .collect();
+        if let Some(known) = known {
+            children.extend(self.inferred_children(known));
         }
-        children
+        self.resources(children.into_iter())
     }
 
     /// The owners of an object that are there.
     pub fn parents(&self, resource: &Resource) -> Vec<Arc<Resource>> {
-        let mut parents: Vec<_> = resource
-            .owners
-            .iter()
-            .filter_map(|owner| self.by_uid(&owner.uid))
-            .filter(|owner| may_own(&owner.key, &resource.key))
-            .collect();
-        if resource.owners.is_empty() {
-            parents.extend(self.inferred_parent(resource));
-        }
-        parents
+        let row = self.row_of(resource);
+        self.owners_of(&row).into_iter().map(|id| self.resource(id)).collect()
     }
 
     /// Instance names of the Applications that an object belongs to, sorted: its own, or else those of its owners, owners
     /// of owners and so on. An object that an Application tracks itself does not count for its owners' Applications.
-    pub fn apps_of(&self, resource: &Resource) -> Vec<Arc<str>> {
-        if let Some(app) = &resource.app {
-            return vec![app.clone()];
+    pub fn apps_of(&self, resource: &Resource) -> Vec<Name> {
+        match &resource.app {
+            Some(app) => vec![app.clone()],
+            None => self.apps_of_row(&self.row_of(resource)),
         }
-        let mut apps = BTreeSet::new();
-        let mut level = self.parents(resource);
-        let mut seen: BTreeSet<Arc<ResourceKey>> = BTreeSet::new();
-        for _ in 0..DEPTH_MAX {
-            let mut next = Vec::new();
-            for owner in level {
-                if !seen.insert(owner.key.clone()) {
-                    continue;
-                }
-                match &owner.app {
-                    Some(app) => {
-                        apps.insert(app.clone());
-                    }
-                    None => next.extend(self.parents(&owner)),
-                }
-            }
-            if next.is_empty() {
-                break;
-            }
-            level = next;
-        }
-        apps.into_iter().collect()
     }
 
     /// Everything below an object, the object itself first, each once, parents before their children.
@@ -91,75 +67,132 @@ impl Snapshot {
         out
     }
 
-    fn inferred_children(&self, owner: &Resource) -> Vec<Arc<Resource>> {
-        let key = &owner.key;
-        match (key.group.as_str(), key.kind.as_str()) {
-            ("apps", "StatefulSet") => {
-                let claims = claim();
-                let mut children = Vec::new();
-                for template in claim_templates(&owner.value()) {
-                    let prefix = format!("{template}-{}-", key.name);
-                    children.extend(
-                        self.with_prefix(&claims, &key.namespace, &prefix)
-                            .filter(|child| {
-                                child.owners.is_empty() && is_ordinal(&child.key.name[prefix.len()..])
-                            }),
-                    );
-                }
-                children
-            }
-            ("", "Service") => {
-                let endpoints = ResourceKey::new("", "Endpoints", &*key.namespace, &*key.name);
-                self.get(&endpoints)
-                    .filter(|child| child.owners.is_empty())
-                    .into_iter()
-                    .collect()
-            }
-            _ => Vec::new(),
+    pub(crate) fn apps_of_row(&self, row: &Row) -> Vec<Name> {
+        if let Some(app) = &row.app {
+            return vec![app.clone()];
         }
+        let mut apps = BTreeSet::new();
+        let mut level = self.owners_of(row);
+        let mut seen = BTreeSet::new();
+        for _ in 0..DEPTH_MAX {
+            let mut next = Vec::new();
+            for id in level {
+                if !seen.insert(id) {
+                    continue;
+                }
+                let owner = self.row(id);
+                match &owner.app {
+                    Some(app) => {
+                        apps.insert(app.clone());
+                    }
+                    None => next.extend(self.owners_of(owner)),
+                }
+            }
+            if next.is_empty() {
+                break;
+            }
+            level = next;
+        }
+        apps.into_iter().collect()
     }
 
-    fn inferred_parent(&self, resource: &Resource) -> Option<Arc<Resource>> {
-        let key = &resource.key;
-        match (key.group.as_str(), key.kind.as_str()) {
-            ("", "PersistentVolumeClaim") => {
-                // `<template>-<set>-<ordinal>`, where template and set may have dashes of their own.
-                let (rest, ordinal) = key.name.rsplit_once('-')?;
-                if !is_ordinal(ordinal) {
-                    return None;
-                }
-                rest.match_indices('-').find_map(|(at, _)| {
-                    let (template, set) = (&rest[..at], &rest[at + 1..]);
-                    let owner = self.get(&ResourceKey::new("apps", "StatefulSet", &*key.namespace, set))?;
-                    claim_templates(&owner.value())
-                        .iter()
-                        .any(|known| known == template)
-                        .then_some(owner)
-                })
-            }
-            ("", "Endpoints") => self.get(&ResourceKey::new("", "Service", &*key.namespace, &*key.name)),
-            _ => None,
+    /// By what a claim is found from the sets that may have made it; nothing for other kinds.
+    pub(crate) fn inferred_tokens(&self, row: &Row) -> Vec<u64> {
+        if !row.owners.tokens().is_empty() || !self.kind(row).is("", "PersistentVolumeClaim") {
+            return Vec::new();
         }
+        claims_of(row.document.name())
+            .map(|(_, set)| set_token(row.namespace, set))
+            .collect()
+    }
+
+    fn owners_of(&self, row: &Row) -> Vec<RowId> {
+        let mut owners = Vec::new();
+        for owner in row.owners.tokens() {
+            owners.extend(self.find_uid(*owner).take(1).filter(|id| self.row(*id).may_own(row)));
+        }
+        if row.owners.tokens().is_empty() {
+            owners.extend(self.inferred_owner(row));
+        }
+        owners
+    }
+
+    fn inferred_children(&self, owner: &Row) -> Vec<RowId> {
+        let kind = self.kind(owner);
+        let name = owner.document.name();
+        if kind.is("apps", "StatefulSet") {
+            let candidates: Vec<RowId> = self.owned.rows(set_token(owner.namespace, name)).collect();
+            if candidates.is_empty() {
+                return candidates;
+            }
+            let templates = claim_templates(owner);
+            let made_by = |id: &RowId| {
+                let claim = self.row(*id);
+                self.kind(claim).is("", "PersistentVolumeClaim")
+                    && claim.owners.tokens().is_empty()
+                    && claim.namespace == owner.namespace
+                    && claims_of(claim.document.name())
+                        .any(|(template, set)| set == name && templates.iter().any(|known| known == template))
+            };
+            return candidates.into_iter().filter(made_by).collect();
+        }
+        if kind.is("", "Service") {
+            let endpoints = ResourceKey::new("", "Endpoints", owner.document.namespace(), name);
+            let found = self.find(&endpoints);
+            return found
+                .into_iter()
+                .filter(|id| self.row(*id).owners.tokens().is_empty())
+                .collect();
+        }
+        Vec::new()
+    }
+
+    fn inferred_owner(&self, row: &Row) -> Option<RowId> {
+        let kind = self.kinds.get(&row.kind)?;
+        let name = row.document.name();
+        if kind.is("", "PersistentVolumeClaim") {
+            let namespace = row.document.namespace();
+            return claims_of(name).find_map(|(template, set)| {
+                let set = self.find(&ResourceKey::new("apps", "StatefulSet", &*namespace, set))?;
+                claim_templates(self.row(set))
+                    .iter()
+                    .any(|known| known == template)
+                    .then_some(set)
+            });
+        }
+        if kind.is("", "Endpoints") {
+            return self.find(&ResourceKey::new("", "Service", row.document.namespace(), name));
+        }
+        None
+    }
+
+    /// What would be kept of an object, for questions about it.
+    fn row_of(&self, resource: &Resource) -> Row {
+        let kind = self.kind_id(&resource.group_kind()).unwrap_or(KindId::MAX);
+        Row::new(resource, kind)
     }
 }
 
-/// An owner is in the namespace of what it owns, or in none. References that say otherwise are not believed: they would
-/// let one tenant's object appear under another's.
-fn may_own(owner: &ResourceKey, child: &ResourceKey) -> bool {
-    owner.namespace.is_empty() || owner.namespace == child.namespace
+/// Readings of a claim's name as `<template>-<set>-<ordinal>`, where template and set may have dashes of their own.
+fn claims_of(name: &str) -> impl Iterator<Item = (&str, &str)> {
+    let rest = name.rsplit_once('-').and_then(|(rest, ordinal)| {
+        let is_ordinal = !ordinal.is_empty() && ordinal.bytes().all(|byte| byte.is_ascii_digit());
+        is_ordinal.then_some(rest)
+    });
+    rest.into_iter()
+        .flat_map(|rest| rest.match_indices('-').map(move |(at, _)| (&rest[..at], &rest[at + 1..])))
 }
 
-fn claim() -> GroupKind {
-    GroupKind::new("", "PersistentVolumeClaim")
+fn set_token(namespace: u32, set: &str) -> u64 {
+    token(&("StatefulSet", namespace, set))
 }
 
-fn claim_templates(set: &Value) -> Vec<String> {
-    argosy_object::meta::array_field(set, &["spec", "volumeClaimTemplates"])
-        .iter()
+fn claim_templates(set: &Row) -> Vec<String> {
+    let templates = set.document.value_at(&["spec", "volumeClaimTemplates"]);
+    let templates = templates.as_ref().and_then(Value::as_array);
+    templates
+        .into_iter()
+        .flatten()
         .map(|template| argosy_object::meta::name(template).to_owned())
         .collect()
-}
-
-fn is_ordinal(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -4,13 +4,12 @@
 //! complete list, and only then, what it did not contain is deleted: unless it is newer than the list, because an
 //! answer to a write of ours can be ahead of it. A list that breaks off changes nothing that it has not told.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use argosy_object::{GroupKind, ResourceKey};
+use argosy_object::GroupKind;
 
 use crate::cluster::{ClusterState, Touched};
+use crate::index::RowId;
 use crate::resource::{Resource, is_older};
+use crate::row::Row;
 
 /// What one list covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,23 +29,44 @@ impl Scope {
         }
     }
 
-    fn covers(&self, key: &ResourceKey) -> bool {
-        self.namespace.is_empty() || self.namespace == key.namespace
+    fn covers(&self, row: &Row) -> bool {
+        self.namespace.is_empty() || row.document.is_in(&self.namespace)
+    }
+}
+
+/// The rows that a list has told so far: a bit each.
+#[derive(Debug, Default)]
+pub(crate) struct Listed(Vec<u64>);
+
+impl Listed {
+    fn insert(&mut self, row: RowId) {
+        let at = row as usize / 64;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, 0);
+        }
+        self.0[at] |= 1 << (row % 64);
+    }
+
+    fn contains(&self, row: RowId) -> bool {
+        self.0.get(row as usize / 64).is_some_and(|bits| bits >> (row % 64) & 1 == 1)
     }
 }
 
 impl ClusterState {
     /// A list begins. One of the same scope that has not come to its end is void.
     pub fn begin_relist(&mut self, scope: &Scope) {
-        self.relists.insert(scope.clone(), HashSet::new());
+        self.relists.insert(scope.clone(), Listed::default());
     }
 
     /// An object of the list.
     pub fn relist(&mut self, scope: &Scope, resource: Resource) -> Touched {
-        if let Some(listed) = self.relists.get_mut(scope) {
-            listed.insert(resource.key.clone());
+        let touched = self.upsert(resource);
+        if let Some(listed) = self.relists.get_mut(scope)
+            && let Some(row) = self.view.find(&touched.key)
+        {
+            listed.insert(row);
         }
-        self.upsert(resource)
+        touched
     }
 
     /// The list is complete and true for `resource_version`. Deletes what it did not contain and says what that touches.
@@ -56,20 +76,15 @@ impl ClusterState {
         };
         // Whatever was deleted before the list is not in it.
         self.forget_deleted(&scope.kind);
-        let vanished: Vec<Arc<ResourceKey>> =
-            self.view.by_kind.get(&scope.kind).map_or_else(Vec::new, |keys| {
-                let gone = |key: &&Arc<ResourceKey>| {
-                    scope.covers(key)
-                        && !listed.contains(*key)
-                        && self
-                            .view
-                            .rows
-                            .get(&***key)
-                            .is_some_and(|row| !is_older(resource_version, &row.resource_version))
-                };
-                keys.iter().filter(gone).cloned().collect()
-            });
-        vanished.into_iter().map(|key| self.remove(&key)).collect()
+        // A row that took the place of a listed one came by the watch and is newer than the list.
+        let gone = |id: &RowId| {
+            let row = self.view.row(*id);
+            !listed.contains(*id)
+                && scope.covers(row)
+                && !is_older(resource_version, &row.document.resource_version())
+        };
+        let vanished: Vec<RowId> = self.view.of_kind(&scope.kind).filter(gone).collect();
+        vanished.into_iter().map(|id| self.remove(id)).collect()
     }
 
     /// How many objects of the scope are known, to be compared with a count of the server at this version. `None` if
@@ -78,17 +93,16 @@ impl ClusterState {
         if self.expects_deletions(&scope.kind) {
             return None;
         }
-        let Some(keys) = self.view.by_kind.get(&scope.kind) else {
-            return Some(0);
-        };
         let mut count = 0;
-        for key in keys.iter().filter(|key| scope.covers(key)) {
-            if let Some(row) = self.view.rows.get(&**key) {
-                if is_older(resource_version, &row.resource_version) {
-                    return None;
-                }
-                count += 1;
+        for id in self.view.of_kind(&scope.kind) {
+            let row = self.view.row(id);
+            if !scope.covers(row) {
+                continue;
             }
+            if is_older(resource_version, &row.document.resource_version()) {
+                return None;
+            }
+            count += 1;
         }
         Some(count)
     }
@@ -102,11 +116,7 @@ impl ClusterState {
     pub fn remove_kind(&mut self, kind: &GroupKind) -> Vec<Touched> {
         self.relists.retain(|scope, _| scope.kind != *kind);
         self.forget_deleted(kind);
-        let keys: Vec<_> = self
-            .view
-            .by_kind
-            .get(kind)
-            .map_or_else(Vec::new, |keys| keys.iter().cloned().collect());
-        keys.into_iter().map(|key| self.remove(&key)).collect()
+        let rows: Vec<RowId> = self.view.of_kind(kind).collect();
+        rows.into_iter().map(|id| self.remove(id)).collect()
     }
 }

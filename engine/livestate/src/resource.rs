@@ -1,17 +1,20 @@
-//! What is kept of one live object.
+//! One live object as writers bring it and readers get it.
 
 use std::sync::Arc;
 
-use argosy_object::{Document, GroupKind, GroupVersionKind, Name, ResourceKey, Value, intern, meta};
+use argosy_object::{Arrived, Document, GroupKind, GroupVersionKind, Name, ResourceKey, Value, intern, meta};
+
+use crate::row::app_name;
 
 /// Annotations by which a token Secret names its ServiceAccount, older than owner references.
 const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
-/// One live object: its document with every field, and the few facts that indexes need without opening it.
+/// One live object: its document with every field, and the few facts that most readers want of it. Live state keeps
+/// less ([`crate::row`]) and makes this anew for each reader.
 #[derive(Clone, Debug)]
 pub struct Resource {
-    /// Group, kind, namespace and name. Shared with the indexes.
+    /// Group, kind, namespace and name.
     pub key: Arc<ResourceKey>,
     /// The API version in which it was read, such as `v1`.
     pub version: Name,
@@ -20,11 +23,9 @@ pub struct Resource {
     /// The server's version of the object.
     pub resource_version: Box<str>,
     /// Instance name of the Application that tracks this very object. Objects reached through owners have none.
-    pub app: Option<Arc<str>>,
+    pub app: Option<Name>,
     /// The owners that the object names.
     pub owners: Box<[Owner]>,
-    /// `metadata.creationTimestamp` (RFC 3339), empty if there is none.
-    pub created: Box<str>,
     /// The whole object.
     pub document: Document,
 }
@@ -53,10 +54,23 @@ impl Resource {
             version: intern(&gvk.version),
             uid: Arc::from(meta::uid(object)),
             resource_version: Box::from(meta::resource_version(object)),
-            app,
+            app: app_name(app),
             owners: owners(object),
-            created: Box::from(meta::creation_timestamp(object).unwrap_or_default()),
             document: Document::from_value(object),
+        }
+    }
+
+    /// Takes the facts out of an object that has just arrived. `label` is its [`Arrived::label`].
+    pub fn arrived(object: &Arrived<'_>, label: &Value, app: Option<Arc<str>>) -> Self {
+        let gvk = meta::gvk(label);
+        Resource {
+            key: Arc::new(meta::key(label)),
+            version: intern(&gvk.version),
+            uid: Arc::from(meta::uid(label)),
+            resource_version: Box::from(meta::resource_version(label)),
+            app: app_name(app),
+            owners: owners(label),
+            document: object.document(),
         }
     }
 
@@ -74,6 +88,26 @@ impl Resource {
     pub fn value(&self) -> Value {
         self.document.value()
     }
+
+    /// The object without spec and status: apiVersion, kind, type and metadata.
+    pub fn label(&self) -> Value {
+        label(&self.document)
+    }
+}
+
+/// The owners in a document that is known to have some.
+pub(crate) fn owners_in(document: &Document) -> Box<[Owner]> {
+    owners(&label(document))
+}
+
+fn label(document: &Document) -> Value {
+    let mut label = argosy_object::Map::new();
+    for name in ["apiVersion", "kind", "metadata", "type"] {
+        if let Some(value) = document.value_at(&[name]) {
+            label.insert(name.to_owned(), value);
+        }
+    }
+    Value::Object(label)
 }
 
 fn owners(object: &Value) -> Box<[Owner]> {

@@ -1,12 +1,35 @@
 //! A document at rest: small, immutable, cheap to share.
 //!
-//! What is inside is nobody's business: today it is the document's JSON with sorted keys, compressed where that pays.
-//! Only this file knows.
+//! Most of what a cluster holds is the same again and again. So a document is kept as what is its own: numbers of shared
+//! skeletons and words, and of its leaves those that a document of that skeleton does not usually have.
+//!
+//! | file | answers |
+//! |---|---|
+//! | [`tree`] | a document on its way in, in scratch memory |
+//! | [`encode`] | how it is cut into sections and written down |
+//! | [`code`] | what the bytes mean |
+//! | [`typed`] | strings that are ids, times, digests, … |
+//! | [`shape`] | skeletons, and the templates of their leaves |
+//! | [`pool`] | the tables that the process shares |
+//! | [`decode`] | the way back, of everything or of one field |
 
+mod code;
+mod decode;
+mod encode;
+mod pool;
+mod shape;
+mod tree;
+mod typed;
+
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
+use bumpalo::Bump;
+
 use crate::Value;
+use decode::Decoder;
+use tree::Node;
 
 /// A Kubernetes document that is kept rather than worked on. Clones share the content.
 #[derive(Clone)]
@@ -21,106 +44,210 @@ pub struct ContentHash([u8; 32]);
 #[error("read document as JSON")]
 pub struct Error(#[source] serde_json::Error);
 
-struct Content {
-    hash: ContentHash,
-    /// Length of the JSON text in bytes.
-    len: usize,
-    form: Form,
+/// A document that has arrived and is not kept yet. Reads of it cost nothing.
+#[derive(Clone, Copy)]
+pub struct Arrived<'a> {
+    node: Node<'a>,
+    scratch: &'a Bump,
 }
 
-enum Form {
-    Plain(Box<[u8]>),
-    Lz4(Box<[u8]>),
+struct Content(Box<[u8]>);
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        let mut reader = code::Reader(&self.0);
+        reader.signed();
+        // Name, namespace, uid, version: values that may be words too.
+        let start = reader.0;
+        for _ in 0..4 {
+            reader.value();
+        }
+        code::used_by_values(&start[..start.len() - reader.0.len()], &mut shape::release);
+        code::used_by_section(reader.0, &mut shape::release);
+    }
 }
 
-/// Shorter texts are not worth a decompression.
-const COMPRESS_FROM: usize = 256;
+/// Scratch memory that a thread keeps for the next document.
+const SCRATCH_KEPT: usize = 1 << 20;
 
 impl Document {
     /// Keeps a value.
     pub fn from_value(value: &Value) -> Self {
-        Self::from_canonical(serde_json::to_vec(value).expect("a value always has a JSON text"))
+        with_scratch(|scratch| Self::keep(Node::of(value, scratch), scratch))
     }
 
     /// Keeps a document given as JSON text in any spelling.
     pub fn from_json(json: &[u8]) -> Result<Self, Error> {
-        let value: Value = serde_json::from_slice(json).map_err(Error)?;
-        Ok(Self::from_value(&value))
+        Self::read(json, |arrived| arrived.document())
+    }
+
+    /// Reads JSON text in any spelling and hands it on, to be looked at and kept.
+    pub fn read<T>(json: &[u8], take: impl FnOnce(Arrived<'_>) -> T) -> Result<T, Error> {
+        with_scratch(|scratch| {
+            let node = Node::read(json, scratch).map_err(Error)?;
+            Ok(take(Arrived { node, scratch }))
+        })
+    }
+
+    fn keep(node: Node<'_>, scratch: &Bump) -> Self {
+        Self(Arc::new(Content(encode::encode(node, scratch))))
     }
 
     /// The document to work on.
     pub fn value(&self) -> Value {
-        self.with_json(|json| {
-            serde_json::from_slice(json).expect("a document holds the JSON text of a value")
-        })
+        Decoder::new(&self.0.0).value()
     }
 
     /// The document's JSON text: keys sorted, no spaces.
     pub fn to_json(&self) -> Vec<u8> {
-        self.with_json(<[u8]>::to_vec)
+        serde_json::to_vec(&self.value()).expect("a value always has a JSON text")
     }
 
-    /// The identity of the content, computed when the document was made.
+    /// The identity of the content. Made from all of it at each call.
     pub fn hash(&self) -> ContentHash {
-        self.0.hash
+        ContentHash::of_value(&self.value())
     }
 
     /// The string at a path of names, without building the tree.
     pub fn str_at(&self, path: &[&str]) -> Option<String> {
-        self.with_json(|json| {
-            let text = scan::value_at(json, path)?;
-            if text.first() == Some(&b'"') {
-                serde_json::from_slice(text).ok()
-            } else {
-                None
-            }
-        })
+        match self.value_at(path)? {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
     }
 
     /// The part of the document at a path of names, without building the rest of the tree.
     pub fn value_at(&self, path: &[&str]) -> Option<Value> {
-        self.with_json(|json| serde_json::from_slice(scan::value_at(json, path)?).ok())
+        Decoder::new(&self.0.0).value_at(path)
     }
 
-    /// Bytes of memory that the content takes, shared by all clones.
+    /// `metadata.name`, empty if absent; it costs nothing.
+    pub fn name(&self) -> &str {
+        Decoder::new(&self.0.0).name()
+    }
+
+    /// Whether `metadata.namespace` is this.
+    pub fn is_in(&self, namespace: &str) -> bool {
+        Decoder::new(&self.0.0).namespace() == namespace
+    }
+
+    /// `metadata.namespace`, empty if absent; cheaper than a read of the field.
+    pub fn namespace(&self) -> String {
+        Decoder::new(&self.0.0).namespace().into_owned()
+    }
+
+    /// `metadata.uid`, empty if absent; cheaper than a read of the field.
+    pub fn uid(&self) -> String {
+        Decoder::new(&self.0.0).uid().into_owned()
+    }
+
+    /// `metadata.resourceVersion`, empty if absent; cheaper than a read of the field.
+    pub fn resource_version(&self) -> String {
+        Decoder::new(&self.0.0).version().into_owned()
+    }
+
+    /// Bytes of memory that are this document's own, shared by all clones. What it has in common with others is not counted.
     pub fn stored_len(&self) -> usize {
-        let bytes = match &self.0.form {
-            Form::Plain(bytes) | Form::Lz4(bytes) => bytes.len(),
-        };
-        size_of::<Content>() + 2 * size_of::<usize>() + bytes
+        size_of::<Content>() + 2 * size_of::<usize>() + self.0.0.len()
     }
 
-    /// Length of the JSON text in bytes.
-    pub fn json_len(&self) -> usize {
-        self.0.len
+    /// Words and shapes that all documents of the process share now.
+    pub fn shared() -> (usize, usize) {
+        (shape::WORDS.len(), shape::SHAPES.len())
+    }
+}
+
+impl Arrived<'_> {
+    /// The string at a path of names.
+    pub fn str_at(&self, path: &[&str]) -> Option<&str> {
+        self.node.text_at(path)
     }
 
-    fn from_canonical(json: Vec<u8>) -> Self {
-        let hash = ContentHash::of(&json);
-        let len = json.len();
-        let compressed = (len >= COMPRESS_FROM).then(|| lz4_flex::block::compress(&json));
-        let form = match compressed {
-            Some(compressed) if compressed.len() < len - len / 8 => Form::Lz4(compressed.into_boxed_slice()),
-            _ => Form::Plain(json.into_boxed_slice()),
-        };
-        Self(Arc::new(Content { hash, len, form }))
+    /// The part of the document at a path of names.
+    pub fn value_at(&self, path: &[&str]) -> Option<Value> {
+        self.node.at(path).map(|node| node.value())
     }
 
-    fn with_json<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
-        match &self.0.form {
-            Form::Plain(json) => read(json),
-            Form::Lz4(compressed) => {
-                let json = lz4_flex::block::decompress(compressed, self.0.len)
-                    .expect("the document compressed these bytes itself");
-                read(&json)
+    /// The whole document, to work on.
+    pub fn value(&self) -> Value {
+        self.node.value()
+    }
+
+    /// Who the document is and what is written on it: apiVersion, kind, type, and of metadata all but managedFields and
+    /// annotations of more than [`LARGE`] bytes.
+    pub fn label(&self) -> Value {
+        let mut label = crate::Map::new();
+        for name in ["apiVersion", "kind", "type"] {
+            if let Some(node) = self.node.at(&[name]) {
+                label.insert(name.to_owned(), node.value());
             }
+        }
+        if let Some(Node::Map(entries)) = self.node.at(&["metadata"]) {
+            let small = |node: &Node<'_>| !matches!(node, Node::Text(text) if text.len() > LARGE);
+            let mut metadata = crate::Map::new();
+            for (name, node) in entries.iter().filter(|(name, _)| *name != "managedFields") {
+                let value = match node {
+                    Node::Map(entries) => {
+                        let kept = entries.iter().filter(|(_, node)| small(node));
+                        Value::Object(kept.map(|(name, node)| ((*name).to_owned(), node.value())).collect())
+                    }
+                    node => node.value(),
+                };
+                metadata.insert((*name).to_owned(), value);
+            }
+            label.insert("metadata".to_owned(), Value::Object(metadata));
+        }
+        Value::Object(label)
+    }
+
+    /// Keeps the document.
+    pub fn document(&self) -> Document {
+        Document::keep(self.node, self.scratch)
+    }
+}
+
+impl<'a> Arrived<'a> {
+    /// The same with `apiVersion` and `kind` where it has none, as in lists of built-in kinds.
+    #[must_use]
+    pub fn stamped(self, api_version: &'a str, kind: &'a str) -> Self {
+        let node = self.node.with("apiVersion", api_version, self.scratch);
+        Arrived {
+            node: node.with("kind", kind, self.scratch),
+            ..self
         }
     }
 }
 
+/// Annotations longer than this are not part of a label: what client-side apply records.
+const LARGE: usize = 1024;
+
+fn with_scratch<T>(work: impl FnOnce(&Bump) -> T) -> T {
+    thread_local! {
+        static SCRATCH: RefCell<Bump> = RefCell::default();
+    }
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => {
+            let out = work(&scratch);
+            if scratch.allocated_bytes() > SCRATCH_KEPT {
+                *scratch = Bump::new();
+            } else {
+                scratch.reset();
+            }
+            out
+        }
+        // Somebody keeps a document while looking at another.
+        Err(_) => work(&Bump::new()),
+    })
+}
+
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
-        self.0.hash == other.0.hash
+        // The same content may be written in several ways, depending on what was known of others at the time.
+        if Arc::ptr_eq(&self.0, &other.0) || self.0.0 == other.0.0 {
+            return true;
+        }
+        let (one, two) = (Decoder::new(&self.0.0), Decoder::new(&other.0.0));
+        one.name() == two.name() && one.version() == two.version() && one.value() == two.value()
     }
 }
 
@@ -135,8 +262,8 @@ impl From<&Value> for Document {
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Document")
-            .field("hash", &self.0.hash)
-            .field("len", &self.0.len)
+            .field("name", &self.name())
+            .field("bytes", &self.0.0.len())
             .finish()
     }
 }
@@ -176,71 +303,6 @@ impl fmt::Display for ContentHash {
 impl fmt::Debug for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-/// Finds a value in compact JSON text that is known to be well formed.
-mod scan {
-    /// The text of the value at a path of names.
-    pub(super) fn value_at<'a>(json: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
-        let mut at = json;
-        for name in path {
-            at = field(at, name)?;
-        }
-        Some(&at[..value_len(at)])
-    }
-
-    /// What follows the name of a field of the object that `json` starts with.
-    fn field<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
-        let mut rest = json.strip_prefix(b"{")?;
-        while rest.first() == Some(&b'"') {
-            let key = &rest[..string_len(rest)];
-            let value = &rest[key.len() + 1..];
-            if is_name(key, name) {
-                return Some(value);
-            }
-            rest = &value[value_len(value)..];
-            rest = rest.strip_prefix(b",").unwrap_or(rest);
-        }
-        None
-    }
-
-    fn is_name(key: &[u8], name: &str) -> bool {
-        let inner = &key[1..key.len() - 1];
-        if inner.contains(&b'\\') {
-            serde_json::from_slice::<String>(key).is_ok_and(|key| key == name)
-        } else {
-            inner == name.as_bytes()
-        }
-    }
-
-    /// Length of the string that starts here, with its quotes.
-    fn string_len(json: &[u8]) -> usize {
-        let mut at = 1;
-        while json[at] != b'"' {
-            at += if json[at] == b'\\' { 2 } else { 1 };
-        }
-        at + 1
-    }
-
-    /// Length of the value that starts here.
-    fn value_len(json: &[u8]) -> usize {
-        let (mut at, mut depth) = (0, 0usize);
-        while let Some(byte) = json.get(at) {
-            match byte {
-                b'"' => at += string_len(&json[at..]) - 1,
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' if depth == 0 => return at,
-                b'}' | b']' => depth -= 1,
-                b',' if depth == 0 => return at,
-                _ => {}
-            }
-            at += 1;
-            if depth == 0 && matches!(byte, b'"' | b'}' | b']') {
-                return at;
-            }
-        }
-        at
     }
 }
 
@@ -287,7 +349,7 @@ mod tests {
     #[test]
     fn large_text_is_compressed() {
         let document = Document::from_value(&large());
-        assert!(document.stored_len() < document.json_len());
+        assert!(document.stored_len() < document.to_json().len() / 2);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub mod quantity;
 pub mod schema;
 pub mod yaml;
 
-pub use document::{ContentHash, Document};
+pub use document::{Arrived, ContentHash, Document};
 pub use intern::{Name, intern};
 pub use key::{GroupKind, GroupVersionKind, ResourceKey, api_version, split_api_version};
 pub use path::Path;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use argosy_diff::{Context as Comparing, IgnoreRule, IgnoreRules, LAST_APPLIED, Options, Pair, Seen, Value, compare_all};
 use argosy_object::schema::Schemas;
-use argosy_object::{Document, ResourceKey, meta};
+use argosy_object::{ContentHash, ResourceKey, meta};
 use serde_json::json;
 
 use super::Context;
@@ -69,22 +69,23 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Result<()> {
     let changed = cpu_us(args.seconds, || differing(&changed, &comparing))?;
     context.report.figure("diff", "changed_us", changed / count, "µs CPU a resource that changed");
 
-    let documents: Vec<(Arc<ResourceKey>, Document, String)> = objects
+    // A manifest keeps its document's hash.
+    let documents: Vec<(Arc<ResourceKey>, ContentHash, String)> = objects
         .iter()
         .enumerate()
-        .map(|(at, (desired, _))| (Arc::new(meta::key(desired)), Document::from_value(desired), at.to_string()))
+        .map(|(at, (desired, _))| (Arc::new(meta::key(desired)), ContentHash::of_value(desired), at.to_string()))
         .collect();
-    let seen = |document: &Document, version: &str| Seen::new(Some(document.hash()), Some(("uid", version)));
+    let seen = |hash: ContentHash, version: &str| Seen::new(Some(hash), Some(("uid", version)));
     let known: HashMap<Arc<ResourceKey>, Seen> = documents
         .iter()
-        .map(|(key, document, version)| (key.clone(), seen(document, version)))
+        .map(|(key, hash, version)| (key.clone(), seen(*hash, version)))
         .collect();
     let unchanged = cpu_us(args.seconds, || {
         documents
             .iter()
-            .filter(|(key, document, version)| {
+            .filter(|(key, hash, version)| {
                 let known = known.get(key);
-                known.is_some_and(|known| known.is(Some(document.hash()), Some(("uid", version))))
+                known.is_some_and(|known| known.is(Some(*hash), Some(("uid", version))))
             })
             .count()
     })?;

@@ -42,4 +42,10 @@ rows! {
     Diff = diff;
     /// The commits of a repository, one after another, with an Application for each leaf: renders against the exact closure.
     Monorepo = monorepo;
+    /// Bytes an object of live state at rest, over the population M1, in this process.
+    Memory = memory;
+    /// One cluster from nothing to known, from the bytes of its lists, in this process.
+    ColdSync = cold_sync;
+    /// Status updates of Pods a CPU second, in this process.
+    Events = events;
 }

@@ -163,7 +163,7 @@ fn new_tracking_rules_concern_old_and_new_applications() {
     let touched = state.retag(|row| {
         (row.key.name == "a")
             .then(|| "two".into())
-            .or_else(|| row.app.clone())
+            .or_else(|| row.app.as_deref().map(Into::into))
     });
     assert_eq!(touched.len(), 1);
     assert_eq!(apps(&touched[0]), ["one", "two"]);

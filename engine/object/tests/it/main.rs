@@ -1,3 +1,4 @@
 //! The crate against answers of the reference.
 
+mod document;
 mod yaml;
