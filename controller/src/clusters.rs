@@ -49,10 +49,14 @@ pub struct Rules {
     pub owner: OwnerOf,
     /// Whether a kind is looked at on a cluster (by its URL): `resource.exclusions` and `resource.inclusions`.
     pub watched: Watched,
+    /// Whether a change of a tracked object matters to its Application: `ignoreResourceUpdates`.
+    pub matters: Matters,
     /// Whether the control plane's own cluster may be deployed to (`cluster.inClusterEnabled`).
     pub in_cluster_enabled: bool,
 }
 
+/// Compares what an object was and what it is.
+pub type Matters = Arc<dyn Fn(&Value, &Value) -> bool + Send + Sync>;
 /// Decides whether this process looks after a cluster.
 pub type Owns = Arc<dyn Fn(&ClusterInfo) -> bool + Send + Sync>;
 /// Makes the fence that writes to a cluster (by its URL) stand behind.

@@ -10,7 +10,7 @@ use argosy_api::annotation::SECRET_TYPE;
 use argosy_api::repository_secret::{self, secret_type};
 use argosy_api::settings::{self as parsed, IgnoreStatus};
 use argosy_api::tracking;
-use argosy_api::v1alpha1::{
+use argosy_api::v1alpha1::{ResourceOverride, 
     AppProject, ApplicationSource, HelmOptions, KustomizeOptions, RepoCreds, Repository,
     ResourceIgnoreDifferences,
 };
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::apps;
-use crate::clusters::Rules;
+use crate::clusters::{Matters, Rules};
 
 /// The ConfigMap.
 const CONFIG_MAP: &str = "argocd-cm";
@@ -125,7 +125,7 @@ impl Settings {
         for finding in findings {
             warn!(key = finding.key, "argocd-cm: {}", finding.message);
         }
-        let (rules, known_types) = (ignore_rules(&config), known_types(&config));
+        let (rules, known_types) = (ignore_rules(&config.overrides), known_types(&config));
         let (ignore, findings) = IgnoreRules::new(rules.iter().cloned());
         for finding in findings {
             warn!("argocd-cm: ignoreDifferences: {finding}");
@@ -167,8 +167,25 @@ impl Settings {
                 tracking::owner(object, &tracking).map(|owner| owner.instance.into())
             }),
             watched: Arc::new(move |server, kind| !filter.excludes(&kind.group, &kind.kind, server)),
+            matters: self.matters(),
             in_cluster_enabled: self.config.in_cluster_enabled,
         }
+    }
+
+    /// A change matters if it is not only in what `ignoreResourceUpdates` names, or if it changes the health.
+    fn matters(&self) -> Matters {
+        if !self.config.ignore_resource_updates_enabled {
+            return Arc::new(|_, _| true);
+        }
+        let (rules, findings) = IgnoreRules::new(ignore_rules(&self.config.update_overrides()));
+        for finding in findings {
+            warn!("argocd-cm: ignoreResourceUpdates: {finding}");
+        }
+        let health = self.health.clone();
+        Arc::new(move |before, after| {
+            rules.strip(before).0 != rules.strip(after).0
+                || argosy_health::assess(before, &health) != argosy_health::assess(after, &health)
+        })
     }
 
     /// Is a kind excluded on this cluster?
@@ -260,8 +277,8 @@ fn group_and_kind(key: &str) -> (&str, &str) {
     key.split_once('/').unwrap_or(("", key))
 }
 
-fn ignore_rules(config: &parsed::Settings) -> Vec<IgnoreRule> {
-    let rule = |(key, found): (&String, &argosy_api::v1alpha1::ResourceOverride)| {
+fn ignore_rules(overrides: &BTreeMap<String, ResourceOverride>) -> Vec<IgnoreRule> {
+    let rule = |(key, found): (&String, &ResourceOverride)| {
         let (group, kind) = group_and_kind(key);
         let fields = &found.ignore_differences;
         let empty = fields.json_pointers.is_empty()
@@ -276,7 +293,7 @@ fn ignore_rules(config: &parsed::Settings) -> Vec<IgnoreRule> {
             ..IgnoreRule::default()
         })
     };
-    config.overrides.iter().filter_map(rule).collect()
+    overrides.iter().filter_map(rule).collect()
 }
 
 fn known_types(config: &parsed::Settings) -> Vec<KnownType> {

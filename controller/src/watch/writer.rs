@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use argosy_kube_io::Error;
-use argosy_livestate::{Change, ClusterState, Deletion, Event, Resource, Scope, Touched};
+use argosy_livestate::{Change, ClusterState, Deletion, Event, Resource, Scope, Touched, Update};
 use argosy_object::{Name, ResourceKey};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
@@ -214,9 +214,25 @@ impl Writer {
             self.looked &= matches!(*self.shared.status.borrow(), Status::Synced { .. });
             self.shared.rediscover.notify_one();
         }
+        if touched.update.is_some_and(|update| !self.matters(&update)) {
+            return;
+        }
         for app in touched.apps {
             self.touched.entry(app).or_default().insert(touched.key.clone());
         }
+    }
+
+    /// Rules about what does not matter are for what an Application tracks itself, and for what asks for them.
+    fn matters(&self, update: &Update) -> bool {
+        let asks = || {
+            let path = ["metadata", "annotations", argosy_api::annotation::IGNORE_RESOURCE_UPDATES];
+            update.after.str_at(&path).as_deref() == Some("true")
+        };
+        if !update.tracked && !asks() {
+            return true;
+        }
+        let matters = self.shared.rules.borrow().matters.clone();
+        matters(&update.before.value(), &update.after.value())
     }
 
     fn failed(&mut self, scope: Scope, error: Error) {

@@ -126,6 +126,7 @@ fn rules(label: &'static str) -> Rules {
     Rules {
         owner: Arc::new(move |object| meta::label(object, label).map(Arc::from)),
         watched: Arc::new(|_, kind| kind.kind != "Secret"),
+        matters: Arc::new(|_, _| true),
         in_cluster_enabled: true,
     }
 }

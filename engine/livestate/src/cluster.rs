@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use argosy_object::{GroupKind, Name, ResourceKey, intern};
+use argosy_object::{Document, GroupKind, Name, ResourceKey, intern};
 
 use crate::index::{RowId, token};
 use crate::relist::{Listed, Scope};
@@ -68,6 +68,19 @@ pub struct Touched {
     /// Instance names of the Applications concerned, sorted: those that the object belonged to before and those that it
     /// belongs to now, by itself or through its owners.
     pub apps: Vec<Name>,
+    /// Of an update: what the object was and what it is.
+    pub update: Option<Box<Update>>,
+}
+
+/// An object that was there before.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// As it was.
+    pub before: Document,
+    /// As it is.
+    pub after: Document,
+    /// Whether an Application tracks the object itself.
+    pub tracked: bool,
 }
 
 /// Entries held, to see that what goes leaves nothing behind.
@@ -200,9 +213,15 @@ impl ClusterState {
         let mut apps = BTreeSet::new();
         let kind = self.kind_id(&resource.key);
         let row = Row::new(&resource, kind);
+        let mut update = None;
         let (id, change) = match before {
             Some(id) => {
                 let old = self.view.row(id).clone();
+                update = Some(Box::new(Update {
+                    before: old.document.clone(),
+                    after: row.document.clone(),
+                    tracked: row.app.is_some(),
+                }));
                 apps.extend(self.view.apps_of_row(&old));
                 self.exchange(id, Some(&old), Some(&row));
                 self.view.rows.set(id as usize, Some(row));
@@ -225,6 +244,7 @@ impl ClusterState {
             key: resource.key,
             change,
             apps: apps.into_iter().collect(),
+            update,
         }
     }
 
@@ -255,6 +275,7 @@ impl ClusterState {
             key,
             change: Change::Deleted,
             apps,
+            update: None,
         }
     }
 
@@ -325,6 +346,7 @@ impl Touched {
             key,
             change: Change::Nothing,
             apps: Vec::new(),
+            update: None,
         }
     }
 }

@@ -25,7 +25,7 @@ pub mod resource;
 mod row;
 pub mod snapshot;
 
-pub use cluster::{Change, ClusterState, Deletion, Event, Footprint, Touched};
+pub use cluster::{Change, ClusterState, Deletion, Event, Footprint, Touched, Update};
 pub use relist::Scope;
 pub use resource::{Owner, Resource};
 pub use snapshot::Snapshot;

@@ -48,4 +48,8 @@ rows! {
     ColdSync = cold_sync;
     /// Status updates of Pods a CPU second, in this process.
     Events = events;
+    /// One more small cluster in live state, in this process.
+    MarginalCluster = marginal_cluster;
+    /// From an event to the Applications concerned, beside readers and a relist, in this process.
+    Latency = latency;
 }
