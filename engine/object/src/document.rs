@@ -55,15 +55,7 @@ struct Content(Box<[u8]>);
 
 impl Drop for Content {
     fn drop(&mut self) {
-        let mut reader = code::Reader(&self.0);
-        reader.signed();
-        // Name, namespace, uid, version: values that may be words too.
-        let start = reader.0;
-        for _ in 0..4 {
-            reader.value();
-        }
-        code::used_by_values(&start[..start.len() - reader.0.len()], &mut shape::release);
-        code::used_by_section(reader.0, &mut shape::release);
+        code::used_by_document(&self.0, &mut shape::release);
     }
 }
 

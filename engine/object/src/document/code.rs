@@ -1,7 +1,8 @@
 //! The bytes of a document.
 //!
 //! ```text
-//! document  base name namespace uid version section          base: creation in seconds since 1970, zigzag; the rest values
+//! document  base name namespace uid version locals-length local… section
+//!                                                            base: creation in seconds since 1970, zigzag; the rest values
 //! section   0 ops-length ops key-count key… value…           a skeleton of its own, keys are values
 //!         | id·2 value…                                      a shared shape
 //!         | id·2+1 bits-length bits value…                   … with its template: values only where the bit is set
@@ -29,6 +30,7 @@ const LZ: u8 = 0x0e;
 const LZ_LIKE: u8 = 0x0f;
 const PARTS: u8 = 0x10;
 const SECTION: u8 = 0x11;
+const LOCAL: u8 = 0x12;
 /// Four kinds, by the two low bits.
 const JSON: u8 = 0x14;
 const REGISTER: u8 = 0x18;
@@ -94,11 +96,13 @@ pub(super) enum Raw<'a> {
     /// A value, then bytes in hexadecimal.
     Hex(&'a [u8], &'a [u8]),
     Base64(&'a [u8]),
-    /// Length of the text, compressed bytes, whether the template's text is the dictionary.
-    Lz(usize, &'a [u8], bool),
+    /// Length of the text, compressed bytes, the word that is the dictionary.
+    Lz(usize, &'a [u8], Option<Id>),
     /// Values that make up one string.
     Parts(&'a [u8]),
     Register(Register),
+    /// So many values on among the document's locals: texts of its own, each written once.
+    Local(usize),
     Section(&'a [u8]),
     Json(Style, &'a [u8]),
 }
@@ -180,8 +184,10 @@ impl<'a> Reader<'a> {
             BASE64 => Raw::Base64(self.block()),
             kind @ (LZ | LZ_LIKE) => {
                 let len = self.len();
-                Raw::Lz(len, self.block(), kind == LZ_LIKE)
+                let like = (kind == LZ_LIKE).then(|| self.id());
+                Raw::Lz(len, self.block(), like)
             }
+            LOCAL => Raw::Local(self.len()),
             PARTS => Raw::Parts(self.block()),
             SECTION => Raw::Section(self.block()),
             kind @ JSON..REGISTER => {
@@ -290,8 +296,11 @@ pub(super) trait Write: Extend<u8> {
                 self.block(bytes);
             }
             Raw::Lz(len, bytes, like) => {
-                self.raw(&[if like { LZ_LIKE } else { LZ }]);
+                self.raw(&[if like.is_some() { LZ_LIKE } else { LZ }]);
                 self.number(len as u64);
+                if let Some(like) = like {
+                    self.number(u64::from(like));
+                }
                 self.block(bytes);
             }
             Raw::Parts(bytes) => {
@@ -299,6 +308,10 @@ pub(super) trait Write: Extend<u8> {
                 self.block(bytes);
             }
             Raw::Register(register) => self.raw(&[REGISTER + register as u8]),
+            Raw::Local(number) => {
+                self.raw(&[LOCAL]);
+                self.number(number as u64);
+            }
             Raw::Section(bytes) => {
                 self.raw(&[SECTION]);
                 self.block(bytes);
@@ -328,6 +341,21 @@ impl Write for bumpalo::collections::Vec<'_, u8> {
 pub(super) enum Used {
     Word(Id),
     Shape(Id),
+    /// Something that only the document itself has.
+    Local,
+}
+
+/// Tells everything that a document refers to.
+pub(super) fn used_by_document(document: &[u8], tell: &mut impl FnMut(Used)) {
+    let mut reader = Reader(document);
+    reader.signed();
+    let start = reader.0;
+    for _ in 0..4 {
+        reader.value();
+    }
+    used_by_values(&start[..start.len() - reader.0.len()], tell);
+    used_by_values(reader.block(), tell);
+    used_by_section(reader.0, tell);
 }
 
 /// Tells everything that some values refer to.
@@ -335,7 +363,8 @@ pub(super) fn used_by_values(values: &[u8], tell: &mut impl FnMut(Used)) {
     let mut reader = Reader(values);
     while !reader.is_empty() {
         match reader.value() {
-            Raw::Word(id) => tell(Used::Word(id)),
+            Raw::Word(id) | Raw::Lz(_, _, Some(id)) => tell(Used::Word(id)),
+            Raw::Local(_) => tell(Used::Local),
             Raw::Hex(prefix, _) => used_by_values(prefix, tell),
             Raw::Parts(parts) => used_by_values(parts, tell),
             Raw::Section(section) | Raw::Json(_, section) => used_by_section(section, tell),

@@ -17,6 +17,7 @@ pub(super) struct Decoder<'a> {
     namespace: Raw<'a>,
     uid: Raw<'a>,
     version: Raw<'a>,
+    locals: Reader<'a>,
     section: &'a [u8],
     /// Namespace, uid and version as text, made when the first register is asked for.
     texts: OnceCell<[String; 3]>,
@@ -35,6 +36,7 @@ impl<'a> Decoder<'a> {
             namespace: reader.value(),
             uid: reader.value(),
             version: reader.value(),
+            locals: Reader(reader.block()),
             section: reader.0,
             texts: OnceCell::new(),
         }
@@ -45,20 +47,20 @@ impl<'a> Decoder<'a> {
     }
 
     pub(super) fn namespace(&self) -> Cow<'_, str> {
-        self.text(self.namespace, None)
+        self.text(self.namespace)
     }
 
     pub(super) fn uid(&self) -> Cow<'_, str> {
-        self.text(self.uid, None)
+        self.text(self.uid)
     }
 
     pub(super) fn version(&self) -> Cow<'_, str> {
-        self.text(self.version, None)
+        self.text(self.version)
     }
 
     fn register(&self, register: Register) -> &str {
         let [namespace, uid, version] = self.texts.get_or_init(|| {
-            [self.namespace, self.uid, self.version].map(|raw| self.text(raw, None).into_owned())
+            [self.namespace, self.uid, self.version].map(|raw| self.text(raw).into_owned())
         });
         registers(self.name, namespace, uid, version)[register as usize]
     }
@@ -94,7 +96,7 @@ impl<'a> Decoder<'a> {
                 }
                 Step::Leaf => {
                     let raw = match at.leaf() {
-                        Leaf::Here(raw, _) => raw,
+                        Leaf::Here(raw) => raw,
                         Leaf::Fixed(Fixed::Nested(nested)) => Reader(nested.bytes()).value(),
                         Leaf::Fixed(_) => return None,
                     };
@@ -107,7 +109,7 @@ impl<'a> Decoder<'a> {
         Some(at.value())
     }
 
-    fn raw_value(&self, raw: Raw<'_>, fixed: Option<&Fixed>) -> Value {
+    fn raw_value(&self, raw: Raw<'_>) -> Value {
         match raw {
             Raw::Null => Value::Null,
             Raw::Bool(value) => Value::Bool(value),
@@ -124,7 +126,7 @@ impl<'a> Decoder<'a> {
                 }
                 Value::String(String::from_utf8(text).expect("JSON is text"))
             }
-            text => Value::String(self.text(text, fixed).into_owned()),
+            text => Value::String(self.text(text).into_owned()),
         }
     }
 
@@ -136,7 +138,7 @@ impl<'a> Decoder<'a> {
             Fixed::Unsigned(number) => Value::from(*number),
             Fixed::Signed(number) => Value::from(*number),
             Fixed::Float(number) => Value::from(*number),
-            Fixed::Nested(nested) => self.raw_value(Reader(nested.bytes()).value(), None),
+            Fixed::Nested(nested) => self.raw_value(Reader(nested.bytes()).value()),
             text => Value::String(self.fixed_text(text)),
         }
     }
@@ -157,7 +159,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The string that a value is.
-    fn text(&self, raw: Raw<'_>, fixed: Option<&Fixed>) -> Cow<'_, str> {
+    fn text(&self, raw: Raw<'_>) -> Cow<'_, str> {
         match raw {
             Raw::Text(text) => Cow::Owned(text.to_owned()),
             Raw::Word(id) => Cow::Owned(WORDS.with(id, |word| word.to_string())),
@@ -166,17 +168,17 @@ impl<'a> Decoder<'a> {
             Raw::Digits(number) => Cow::Owned(number.to_string()),
             Raw::Ipv4(bytes) => Cow::Owned(typed::ipv4_text(bytes)),
             Raw::Hex(prefix, bytes) => {
-                let mut text = self.text(Reader(prefix).value(), None).into_owned();
+                let mut text = self.text(Reader(prefix).value()).into_owned();
                 text.push_str(&typed::hex_text(bytes));
                 Cow::Owned(text)
             }
             Raw::Base64(bytes) => Cow::Owned(typed::base64_text(bytes)),
             Raw::Lz(len, bytes, like) => {
-                let text = match fixed {
-                    Some(Fixed::Text(like_text)) if like => {
-                        lz4_flex::block::decompress_with_dict(bytes, len, like_text.as_bytes())
-                    }
-                    _ => lz4_flex::block::decompress(bytes, len),
+                let text = match like {
+                    Some(like) => WORDS.with(like, |word| {
+                        lz4_flex::block::decompress_with_dict(bytes, len, word.as_bytes())
+                    }),
+                    None => lz4_flex::block::decompress(bytes, len),
                 };
                 let text = text.expect("the document compressed these bytes itself");
                 Cow::Owned(String::from_utf8(text).expect("the document compressed a text"))
@@ -184,11 +186,18 @@ impl<'a> Decoder<'a> {
             Raw::Parts(parts) => {
                 let (mut reader, mut text) = (Reader(parts), String::new());
                 while !reader.is_empty() {
-                    text.push_str(&self.text(reader.value(), None));
+                    text.push_str(&self.text(reader.value()));
                 }
                 Cow::Owned(text)
             }
             Raw::Register(register) => Cow::Borrowed(self.register(register)),
+            Raw::Local(number) => {
+                let mut locals = self.locals;
+                for _ in 0..number {
+                    locals.value();
+                }
+                Cow::Owned(self.text(locals.value()).into_owned())
+            }
             _ => unreachable!("only strings are read as strings"),
         }
     }
@@ -222,7 +231,7 @@ impl<'s> Head<'s> {
             head.ops = reader.block();
             let keys = reader.len();
             head.keys = (0..keys)
-                .map(|_| decoder.text(reader.value(), None).into_owned())
+                .map(|_| decoder.text(reader.value()).into_owned())
                 .collect();
         } else {
             head.shape = Some(SHAPES.with(shape_id(number), Arc::clone));
@@ -252,8 +261,8 @@ enum Keys<'h> {
 }
 
 enum Leaf<'h> {
-    /// A value that is written down, and what the template says of its place.
-    Here(Raw<'h>, Option<&'h Fixed>),
+    /// A value that is written down.
+    Here(Raw<'h>),
     Fixed(&'h Fixed),
 }
 
@@ -282,7 +291,7 @@ impl<'h> Section<'h> {
     fn key(&mut self) -> Cow<'h, str> {
         if self.step() == Step::ValueKey {
             return match self.leaf() {
-                Leaf::Here(raw, fixed) => self.decoder.text(raw, fixed),
+                Leaf::Here(raw) => self.decoder.text(raw),
                 Leaf::Fixed(fixed) => Cow::Owned(self.decoder.fixed_text(fixed)),
             };
         }
@@ -298,8 +307,7 @@ impl<'h> Section<'h> {
         self.place += 1;
         match self.template {
             Some(template) if self.bits[place / 8] >> (place % 8) & 1 == 0 => Leaf::Fixed(&template[place]),
-            Some(template) => Leaf::Here(self.values.value(), Some(&template[place])),
-            None => Leaf::Here(self.values.value(), None),
+            _ => Leaf::Here(self.values.value()),
         }
     }
 
@@ -312,7 +320,7 @@ impl<'h> Section<'h> {
             ),
             Step::List(len) => Value::Array((0..len).map(|_| self.value()).collect()),
             _ => match self.leaf() {
-                Leaf::Here(raw, fixed) => self.decoder.raw_value(raw, fixed),
+                Leaf::Here(raw) => self.decoder.raw_value(raw),
                 Leaf::Fixed(fixed) => self.decoder.fixed_value(fixed),
             },
         }

@@ -4,6 +4,7 @@
 //! what two objects have in common is found although they differ elsewhere. Of each section the skeleton is looked up and
 //! the leaves are written down, those that differ from the template's.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, LazyLock};
 
@@ -25,6 +26,8 @@ const WORD_FROM: usize = 3;
 const PARTS_LEN: std::ops::Range<usize> = 4..300;
 /// A register shorter than this is found everywhere by chance.
 const REGISTER_LEN_MIN: usize = 5;
+/// Values worth a place among the locals.
+const LOCAL_FROM: usize = 10;
 /// Texts worth compressing.
 const LZ_FROM: usize = 128;
 /// Shorter JSON in a string is text like any other.
@@ -48,6 +51,25 @@ struct Encoder<'a> {
     depth: u32,
     steps: Vec<Step<'a>>,
     leaves: Vec<Leaf<'a>>,
+    locals: RefCell<Locals<'a>>,
+}
+
+/// Texts that are a document's own.
+struct Locals<'a> {
+    known: Vec<(u64, &'a str)>,
+    bytes: BumpVec<'a, u8>,
+}
+
+impl<'a> Locals<'a> {
+    fn find(&self, hash: u64, text: &str) -> Option<usize> {
+        self.known.iter().position(|known| *known == (hash, text))
+    }
+
+    fn add(&mut self, hash: u64, text: &'a str, value: &[u8]) -> usize {
+        self.known.push((hash, text));
+        self.bytes.raw(value);
+        self.known.len() - 1
+    }
 }
 
 /// The bytes of the document; they use what they refer to.
@@ -66,15 +88,20 @@ pub(super) fn encode(node: Node<'_>, bump: &Bump) -> Box<[u8]> {
         depth: 0,
         steps: Vec::new(),
         leaves: Vec::new(),
+        locals: RefCell::new(Locals {
+            known: Vec::new(),
+            bytes: BumpVec::new_in(bump),
+        }),
     };
     let mut out = BumpVec::with_capacity_in(512, bump);
     out.signed(base);
     out.value(&Raw::Text(name));
     for text in [namespace, uid, version] {
-        encoder.text(text, None, false, &mut out);
+        encoder.plain(text, None, &mut out);
     }
     encoder.split(node, true);
     let section = encoder.section(0, 0);
+    out.block(&encoder.locals.borrow().bytes);
     out.raw(section);
     out.as_slice().into()
 }
@@ -183,7 +210,7 @@ impl<'a> Encoder<'a> {
         out.number(self.steps[steps..].iter().filter(is_key).count() as u64);
         for at in steps..self.steps.len() {
             if let Step::Key(key) = self.steps[at] {
-                self.text(key, None, false, out);
+                self.plain(key, None, out);
             }
         }
     }
@@ -203,7 +230,7 @@ impl<'a> Encoder<'a> {
                 if let Some((style, section)) = self.json(text) {
                     return out.value(&Raw::Json(style, section));
                 }
-                return self.text(text, fixed, true, out);
+                return self.text(text, fixed, out);
             }
             Node::List(_) | Node::Map(_) => unreachable!("lists and maps are taken apart into steps"),
         };
@@ -239,60 +266,101 @@ impl<'a> Encoder<'a> {
         Some((style, section))
     }
 
-    /// Writes a string in the shortest way there is for it.
-    fn text(&self, text: &str, fixed: Option<&Fixed>, with_registers: bool, out: &mut BumpVec<'a, u8>) {
+    /// Writes a string in the shortest way there is for it: as a register, a word, or what it is; and what is long and the
+    /// document's own among its locals, so that it stands there once. `fixed` is what the template says in its place.
+    fn text(&self, text: &str, fixed: Option<&Fixed>, out: &mut BumpVec<'a, u8>) {
         if text.len() < WORD_FROM {
             return out.text(text);
         }
-        if with_registers && let Some(register) = self.register(text) {
+        if let Some(register) = self.register(text) {
             return out.value(&Raw::Register(register));
         }
-        let typed = typed::read(text);
-        match &typed {
-            Some(Typed::Uuid(bytes)) => return out.value(&Raw::Uuid(bytes)),
-            Some(Typed::Time(seconds)) => return out.value(&Raw::Time(seconds - self.base)),
-            Some(Typed::Digits(number)) => return out.value(&Raw::Digits(*number)),
-            Some(Typed::Ipv4(bytes)) => return out.value(&Raw::Ipv4(bytes)),
-            Some(Typed::Hex(..) | Typed::Base64(_)) | None => {}
+        if self.shared_text(text, out) {
+            return;
         }
         let hash = HASHER.hash_one(text);
-        let is = |word: &Box<str>| **word == *text;
-        if let Some(id) = WORDS.find(hash, is) {
-            return out.value(&Raw::Word(id));
+        if let Some(number) = self.locals.borrow().find(hash, text) {
+            return out.value(&Raw::Local(number));
         }
-        if seen_before(hash) {
-            return out.value(&Raw::Word(WORDS.find_or_add(hash, is, || text.into())));
+        let is_uuid = matches!(typed::read(text), Some(Typed::Uuid(_)));
+        let quoted = quoted(text);
+        let is_unique = is_uuid || quoted.is_some_and(|(_, inner, _)| typed::read(inner).is_some());
+        if !is_unique && word(text, hash, out) {
+            return;
         }
-        match &typed {
-            Some(Typed::Base64(bytes)) => return out.value(&Raw::Base64(bytes)),
+        let mut own = BumpVec::new_in(self.bump);
+        if let Some((before, inner, after)) = quoted {
+            let mut parts = BumpVec::new_in(self.bump);
+            self.plain(before, None, &mut parts);
+            self.text(inner, None, &mut parts);
+            parts.text(after);
+            own.value(&Raw::Parts(&parts));
+        } else if let Some(found) = self.parts(text) {
+            let mut parts = BumpVec::new_in(self.bump);
+            for part in found {
+                match part {
+                    Ok(register) => parts.value(&Raw::Register(register)),
+                    Err(text) => self.plain(text, None, &mut parts),
+                }
+            }
+            own.value(&Raw::Parts(&parts));
+        } else {
+            self.own_text(text, fixed, &mut own);
+        }
+        if own.len() < LOCAL_FROM {
+            return out.raw(&own);
+        }
+        let number = self.locals.borrow_mut().add(hash, self.bump.alloc_str(text), &own);
+        out.value(&Raw::Local(number));
+    }
+
+    /// The same without registers and locals: what stands before they are known.
+    fn plain(&self, text: &str, fixed: Option<&Fixed>, out: &mut BumpVec<'a, u8>) {
+        let taken = text.len() >= WORD_FROM
+            && (self.shared_text(text, out)
+                || !matches!(typed::read(text), Some(Typed::Uuid(_))) && word(text, HASHER.hash_one(text), out));
+        if !taken {
+            self.own_text(text, fixed, out);
+        }
+    }
+
+    /// Writes what is short because of what it is.
+    fn shared_text(&self, text: &str, out: &mut BumpVec<'a, u8>) -> bool {
+        match typed::read(text) {
+            Some(Typed::Time(seconds)) => out.value(&Raw::Time(seconds - self.base)),
+            Some(Typed::Digits(number)) => out.value(&Raw::Digits(number)),
+            Some(Typed::Ipv4(bytes)) => out.value(&Raw::Ipv4(&bytes)),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Writes a text that nothing else is known to have.
+    fn own_text(&self, text: &str, fixed: Option<&Fixed>, out: &mut BumpVec<'a, u8>) {
+        match typed::read(text) {
+            Some(Typed::Uuid(bytes)) => return out.value(&Raw::Uuid(&bytes)),
+            Some(Typed::Base64(bytes)) => return out.value(&Raw::Base64(&bytes)),
             Some(Typed::Hex(prefix, bytes)) => {
                 let mut start = BumpVec::new_in(self.bump);
-                self.text(prefix, None, with_registers, &mut start);
-                return out.value(&Raw::Hex(&start, bytes));
+                self.plain(prefix, None, &mut start);
+                return out.value(&Raw::Hex(&start, &bytes));
             }
             _ => {}
         }
-        if with_registers && let Some(parts) = self.parts(text) {
-            let mut bytes = BumpVec::new_in(self.bump);
-            for part in parts {
-                match part {
-                    Ok(register) => bytes.value(&Raw::Register(register)),
-                    Err(text) => self.text(text, None, false, &mut bytes),
-                }
-            }
-            return out.value(&Raw::Parts(&bytes));
-        }
         if text.len() >= LZ_FROM {
             let like = match fixed {
-                Some(Fixed::Text(like)) if like.len() >= LZ_FROM => Some(like.as_bytes()),
+                Some(Fixed::Text(like)) if like.len() >= LZ_FROM => Some(like),
                 _ => None,
             };
             let compressed = match like {
-                Some(like) => lz4_flex::block::compress_with_dict(text.as_bytes(), like),
+                Some(like) => lz4_flex::block::compress_with_dict(text.as_bytes(), like.as_bytes()),
                 None => lz4_flex::block::compress(text.as_bytes()),
             };
-            if compressed.len() + 4 < text.len() {
-                return out.value(&Raw::Lz(text.len(), &compressed, like.is_some()));
+            if compressed.len() + 8 < text.len() {
+                let like = like.map(|like| {
+                    WORDS.find_or_add(HASHER.hash_one(&**like), |word| word == like, || like.clone())
+                });
+                return out.value(&Raw::Lz(text.len(), &compressed, like));
             }
         }
         out.text(text);
@@ -418,6 +486,26 @@ fn shape_of(steps: &[Step<'_>]) -> Option<(super::pool::Id, Arc<Shape>)> {
         None => return None,
     };
     Some((id, SHAPES.with(id, Arc::clone)))
+}
+
+/// Writes the number of a word, if the text is one or becomes one now.
+fn word(text: &str, hash: u64, out: &mut impl Write) -> bool {
+    let is = |word: &Box<str>| **word == *text;
+    let id = match WORDS.find(hash, is) {
+        Some(id) => id,
+        None if seen_before(hash) => WORDS.find_or_add(hash, is, || text.into()),
+        None => return false,
+    };
+    out.value(&Raw::Word(id));
+    true
+}
+
+/// The text of a key like `k:{"uid":"…"}`, with what stands around it.
+fn quoted(key: &str) -> Option<(&str, &str, &str)> {
+    let end = key.strip_prefix("k:{")?.strip_suffix("\"}")?;
+    let start = 3 + end.find("\":\"")? + 3;
+    let after = key.len() - 2;
+    (start < after).then(|| (&key[..start], &key[start..after], &key[after..]))
 }
 
 /// Keys of managedFields that quote an item of a list.

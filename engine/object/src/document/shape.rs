@@ -148,13 +148,15 @@ impl Shape {
 }
 
 impl Nested {
-    /// Keeps a value. None if a shape in it may still get a template: shapes would hold each other for ever if templates
+    /// Keeps a value. None if it is of one document only, or if a shape in it may still get a template: shapes would hold each other for ever if templates
     /// could refer to shapes that refer back, and as each refers only to older templates they cannot.
     pub(super) fn keep(value: &[u8]) -> Option<Self> {
         let mut settled = true;
         used_by_values(value, &mut |used| {
-            if let Used::Shape(id) = used {
-                settled &= SHAPES.with(id, |shape| shape.template().is_some());
+            settled &= match used {
+                Used::Shape(id) => SHAPES.with(id, |shape| shape.template().is_some()),
+                Used::Word(_) => true,
+                Used::Local => false,
             }
         });
         settled.then(|| {
@@ -179,6 +181,7 @@ pub(super) fn enter(used: Used) {
     match used {
         Used::Word(id) => WORDS.enter(id),
         Used::Shape(id) => SHAPES.enter(id),
+        Used::Local => {}
     }
 }
 
@@ -187,5 +190,6 @@ pub(super) fn release(used: Used) {
     match used {
         Used::Word(id) => WORDS.release(id),
         Used::Shape(id) => SHAPES.release(id),
+        Used::Local => {}
     }
 }
