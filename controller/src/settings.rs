@@ -522,6 +522,29 @@ mod tests {
     }
 
     #[test]
+    fn a_change_matters_unless_it_is_only_in_what_may_be_ignored() {
+        use serde_json::json;
+        let key = "resource.customizations.ignoreResourceUpdates.ConfigMap";
+        let pointers = "jsonPointers:\n- /data/heartbeat\n";
+        let matters = settings(&[(key, pointers)]).cluster_rules().matters;
+        let config = |heartbeat: u32, color: &str| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap",
+                   "metadata": {"name": "a", "resourceVersion": heartbeat.to_string(), "generation": heartbeat},
+                   "data": {"heartbeat": heartbeat, "color": color}})
+        };
+        assert!(!matters(&config(1, "red"), &config(2, "red")));
+        assert!(matters(&config(1, "red"), &config(2, "blue")));
+        // A status says nothing by itself, but the health that it makes does.
+        let claim = |phase: &str| {
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}, "status": {"phase": phase}})
+        };
+        assert!(matters(&claim("Pending"), &claim("Bound")));
+        assert!(!matters(&claim("Bound"), &claim("Bound")));
+        let all = settings(&[(key, pointers), ("resource.ignoreResourceUpdatesEnabled", "false")]);
+        assert!((all.cluster_rules().matters)(&config(1, "red"), &config(2, "red")));
+    }
+
+    #[test]
     fn what_goes_into_rendering_has_an_identity() {
         let (plain, same) = (settings(&[]), settings(&[("statusbadge.enabled", "true")]));
         assert_eq!(plain.rendering, same.rendering);

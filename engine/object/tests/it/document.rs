@@ -77,7 +77,7 @@ fn object(body: &Value, name: &str, uid: &str, time: &str, version: &str) -> Val
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn any_value_comes_back(value in value()) {
