@@ -171,6 +171,11 @@ fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) 
         .managers()
         .map(|manager| managed::fields_of(&live, manager))
         .collect::<Vec<_>>();
+    // Mostly what Git wants is what was applied last: then that is not brought into form a second time.
+    let unchanged = base.as_ref() == Some(&desired);
+    if unchanged {
+        base = None;
+    }
     normalize::align(&mut desired, &live, base.as_mut());
     for document in [Some(&mut desired), Some(&mut live), base.as_mut()]
         .into_iter()
@@ -193,7 +198,10 @@ fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) 
             let applied = structured::apply(&live, &desired, &owners.last.root(), &others, node, arena);
             merge.prediction(&applied, &live, node, merge::REMOVED)
         }
-        None => merge.document(base.as_ref(), &desired, &live, node),
+        None => {
+            let base = if unchanged { Some(&desired) } else { base.as_ref() };
+            merge.document(base, &desired, &live, node)
+        }
     };
     let mut differences = recorder.differences;
     if mask::is_secret(&live) {

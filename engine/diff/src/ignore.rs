@@ -5,6 +5,7 @@
 
 mod jq;
 mod path;
+mod plain;
 
 use argosy_object::{Value, meta, pointer};
 use globset::{GlobBuilder, GlobMatcher};

@@ -9,6 +9,7 @@ use jaq_core::{Ctx, Vars, data, unwrap_valr};
 use jaq_json::{Num, Val};
 
 use super::path::{Step, Steps};
+use super::plain::Walk;
 
 /// What jaq lacks of jq.
 const PRELUDE: &str = "def IN(s): any(s == .; .); def IN(src; s): any(src == s; .);";
@@ -49,10 +50,43 @@ type Filter = jaq_core::Filter<data::JustLut<Val>>;
 /// A compiled expression.
 pub(super) struct Expression {
     pub(super) text: String,
-    filter: Filter,
+    way: Way,
+}
+
+enum Way {
+    Walk(Walk),
+    Interpreted(Interpreted),
 }
 
 impl Expression {
+    pub(super) fn compile(text: &str) -> Result<Self, String> {
+        let way = match Walk::read(text) {
+            Some(walk) => Way::Walk(walk),
+            None => Way::Interpreted(Interpreted::compile(text)?),
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            way,
+        })
+    }
+
+    /// The places the expression leads to in `document`.
+    ///
+    /// An expression that walks into nothing leads nowhere; any other failure is an error, and nothing is removed then.
+    pub(super) fn paths(&self, document: &Value) -> Result<Vec<Steps>, String> {
+        match &self.way {
+            Way::Walk(walk) => walk.paths(document),
+            Way::Interpreted(interpreted) => interpreted.paths(document),
+        }
+    }
+}
+
+/// An expression that needs the interpreter.
+pub(super) struct Interpreted {
+    filter: Filter,
+}
+
+impl Interpreted {
     pub(super) fn compile(text: &str) -> Result<Self, String> {
         if text.len() > TEXT_MAX {
             return Err(format!("is longer than {TEXT_MAX} bytes"));
@@ -83,15 +117,9 @@ impl Expression {
                     .collect();
                 format!("uses what is not defined: {}", names.join(", "))
             })?;
-        Ok(Self {
-            text: text.to_owned(),
-            filter,
-        })
+        Ok(Self { filter })
     }
 
-    /// The places the expression leads to in `document`.
-    ///
-    /// An expression that walks into nothing leads nowhere; any other failure is an error, and nothing is removed then.
     pub(super) fn paths(&self, document: &Value) -> Result<Vec<Steps>, String> {
         let input = to_jq(document);
         let ctx = Ctx::<data::JustLut<Val>>::new(&self.filter.lut, Vars::new([]));
