@@ -316,6 +316,7 @@ mod tests {
 
     #[test]
     fn finalizers_are_a_merged_list_of_texts() {
+        // The order is that of apimachinery: what the patch brings stands before what only the server had.
         let schemas = Schemas::builtin();
         let schema = schemas.root(&GroupVersionKind::new("", "v1", "ConfigMap"));
         let result = strategic(
@@ -323,6 +324,6 @@ mod tests {
             &json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"]}}),
             schema,
         );
-        assert_eq!(result.unwrap(), json!({"metadata": {"finalizers": ["b", "c"]}}));
+        assert_eq!(result.unwrap(), json!({"metadata": {"finalizers": ["c", "b"]}}));
     }
 }
