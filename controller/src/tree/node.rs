@@ -100,7 +100,7 @@ fn node(resource: &Resource, snapshot: &Snapshot, health: &Customizations) -> Re
         resource_version: resource.resource_version.to_string(),
         images: images(&object),
         health: assessed,
-        created_at: Time::parse(&resource.created).ok(),
+        created_at: Time::parse(meta::creation_timestamp(&object).unwrap_or_default()).ok(),
     }
 }
 
