@@ -5,10 +5,11 @@
 //! Secret goes or it is not ours any longer. A Secret that changes its address or credentials starts its cluster anew and
 //! leaves the others alone; one that cannot be read is an error for those who want that cluster.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use argosy_api::cluster_secret;
 use argosy_api::v1alpha1::{ApplicationDestination, ClusterConfig};
@@ -22,7 +23,7 @@ use argosy_object::schema::Schemas;
 use argosy_object::{ContentHash, GroupKind, ResourceKey, Value, meta};
 use argosy_runtime::tasks::Tasks;
 use base64::Engine as _;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,11 @@ use crate::watch::{self as runtime, Shared};
 const SECRET_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
 /// Lists in flight in the whole process. Each holds some objects of a page (about 100 KB), the API server far more.
 const LISTS_MAX: usize = 24;
+/// So long a look waits for the first list of a kind.
+const FIRST_LIST_PATIENCE: Duration = Duration::from_secs(5);
+const FIRST_LIST_POLL: Duration = Duration::from_millis(50);
+/// A kind whose first list fails for longer is broken, and nobody waits for it.
+const FIRST_LIST_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Tells the instance name of the Application that tracks a live object.
 pub type OwnerOf = Arc<dyn Fn(&Value) -> Option<Arc<str>> + Send + Sync>;
@@ -736,6 +742,26 @@ impl Cluster {
             }
         }
         all
+    }
+
+    /// Waits a moment for those of `kinds` that the cluster serves only since just now. For a second or so after a kind
+    /// came, its API server refuses to list it, which says nothing about its objects.
+    pub async fn first_lists(&self, kinds: &BTreeSet<GroupKind>) {
+        let deadline = tokio::time::Instant::now() + FIRST_LIST_PATIENCE;
+        while self.is_new(kinds) && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(FIRST_LIST_POLL).await;
+        }
+    }
+
+    fn is_new(&self, kinds: &BTreeSet<GroupKind>) -> bool {
+        let now = Timestamp::now();
+        let failures = self.shared.failures.read();
+        let young = |failure: &KindFailure| now.duration_since(failure.since) < FIRST_LIST_GRACE;
+        self.shared
+            .pending
+            .read()
+            .iter()
+            .any(|scope| kinds.contains(&scope.kind) && failures.get(scope).is_none_or(young))
     }
 
     /// Why not everything is known of a kind; `None` if absence of its objects means that they do not exist.

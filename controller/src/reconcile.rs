@@ -231,6 +231,7 @@ pub async fn compare_for(
     let desired = desired::desired(&render, request, known)
         .await
         .map_err(|message| Error::Render { message })?;
+    cluster.first_lists(&desired.kinds()).await;
     let facts = live::Facts {
         app: app.clone(),
         project,

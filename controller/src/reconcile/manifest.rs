@@ -3,7 +3,7 @@
 //! The repo-server fills no namespaces in and knows no cluster: which kinds are namespaced, which are excluded, and
 //! that two manifests are the same resource is found here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use argosy_api::annotation;
@@ -79,6 +79,14 @@ pub struct Desired {
     pub inputs: Option<ContentHash>,
     /// The repo-server's digests of its answers, by source: with them, unchanged answers need not be sent again.
     pub digests: Vec<String>,
+}
+
+impl Desired {
+    /// The kinds that are wanted, hooks included.
+    pub fn kinds(&self) -> BTreeSet<GroupKind> {
+        let manifests = self.resources.iter().chain(&self.hooks);
+        manifests.map(|manifest| manifest.key.group_kind()).collect()
+    }
 }
 
 /// What the cluster and the settings say about kinds.
