@@ -166,7 +166,10 @@ pub enum DestinationError {
 impl DestinationError {
     /// There is no cluster that somebody could own.
     pub fn homeless(&self) -> bool {
-        !matches!(self, DestinationError::Unusable { .. } | DestinationError::NotOwned { .. })
+        !matches!(
+            self,
+            DestinationError::Unusable { .. } | DestinationError::NotOwned { .. }
+        )
     }
 }
 

@@ -196,6 +196,8 @@ impl Context {
     /// The epoch under which this process looks after an Application's cluster; nothing without leases, and where the
     /// cluster is another's.
     pub fn epoch(&self, app: &Application) -> Option<u64> {
-        self.ownership.as_ref()?.epoch(&self.clusters.holder_of(&app.spec.destination))
+        self.ownership
+            .as_ref()?
+            .epoch(&self.clusters.holder_of(&app.spec.destination))
     }
 }

@@ -101,9 +101,9 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         sink: marker.clone(),
         rules: settings.get().cluster_rules(),
         owns: shards.owns(),
-        fence: ownership.clone().map(|ownership| -> FenceOf {
-            Arc::new(move |server: &str| ownership.fence(server))
-        }),
+        fence: ownership
+            .clone()
+            .map(|ownership| -> FenceOf { Arc::new(move |server: &str| ownership.fence(server)) }),
         policy: auth::Policy {
             allow_exec: args.allow_exec_credentials,
         },

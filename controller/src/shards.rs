@@ -13,16 +13,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use argosy_kube_io::Client;
 use argosy_runtime::clock::since_boot;
 use argosy_runtime::metrics::Check;
 use argosy_runtime::tasks::Tasks;
+use argosy_shard_coordinator::assignment;
 use argosy_shard_coordinator::node::{Effect, Event, Identity, Node, Wanted};
 use argosy_shard_coordinator::object::{ClusterId, Pin, ShardId};
 use argosy_shard_coordinator::own::{Mode, Own};
 use argosy_shard_coordinator::timing::Timing;
-use argosy_shard_coordinator::assignment;
-use arc_swap::ArcSwap;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -99,7 +99,10 @@ impl Shards {
         Some(Arc::new(move || {
             let silent = since_boot().saturating_sub(known.view().at.max(started));
             match silent > SILENT {
-                true => Err(format!("the shards' task has not moved for {} s", silent.as_secs())),
+                true => Err(format!(
+                    "the shards' task has not moved for {} s",
+                    silent.as_secs()
+                )),
                 false => Ok(()),
             }
         }))
@@ -346,10 +349,7 @@ impl Task {
             wanted.insert(ClusterId::new(&info.server), wanting);
         }
         // Applications whose destination is no cluster are somebody's too.
-        let nobodys = Wanted {
-            pin: None,
-            cost: 1,
-        };
+        let nobodys = Wanted { pin: None, cost: 1 };
         wanted.insert(ClusterId::new(NO_CLUSTER), nobodys);
         if wanted != self.wanted {
             self.wanted = wanted.clone();

@@ -77,7 +77,12 @@ impl Writer {
     /// Writes the state of an operation under an epoch: only over the very object that the state was derived from. Where
     /// somebody else has written something else meanwhile, the write is repeated over that; where the state itself has
     /// changed, another shard has gone on with the operation.
-    async fn under_epoch(&self, app: &Application, mut patch: Value, epoch: u64) -> Result<Arc<Application>, WriteError> {
+    async fn under_epoch(
+        &self,
+        app: &Application,
+        mut patch: Value,
+        epoch: u64,
+    ) -> Result<Arc<Application>, WriteError> {
         patch["metadata"]["annotations"][EPOCH] = epoch.to_string().into();
         let mut version = app.metadata.resource_version.clone();
         for _ in 0..ATTEMPTS {

@@ -33,7 +33,10 @@ pub fn since_boot() -> std::time::Duration {
     };
     // SAFETY: the pointer is to a timespec of our own, which the call fills and does not keep.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-    assert_eq!(failed, 0, "invariant: every Linux since 2.6.39 has CLOCK_BOOTTIME");
+    assert_eq!(
+        failed, 0,
+        "invariant: every Linux since 2.6.39 has CLOCK_BOOTTIME"
+    );
     std::time::Duration::new(
         u64::try_from(time.tv_sec).unwrap_or_default(),
         u32::try_from(time.tv_nsec).unwrap_or_default(),

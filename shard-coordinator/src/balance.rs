@@ -118,7 +118,8 @@ impl<'a> Board<'a> {
                 .iter()
                 .position(|member| member.ordinal == Some(*number))
                 .or_else(|| {
-                    (0..self.members.len()).max_by_key(|at| rank(&self.members[*at].id.0, &number.to_string()))
+                    (0..self.members.len())
+                        .max_by_key(|at| rank(&self.members[*at].id.0, &number.to_string()))
                 }),
         }
     }
@@ -155,7 +156,9 @@ impl<'a> Board<'a> {
         }
         let least = self.loads.iter().min().copied().unwrap_or(0);
         let mut fitting: Vec<u64> = (0..self.items.len())
-            .filter(|at| self.places[*at].is_some_and(|place| place.member == member && place.ease != Ease::Pinned))
+            .filter(|at| {
+                self.places[*at].is_some_and(|place| place.member == member && place.ease != Ease::Pinned)
+            })
             .map(|at| weight(&self.items[at]))
             .filter(|weight| (least + weight) as f64 <= bound)
             .collect();

@@ -12,7 +12,9 @@ mod views;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::object::{ClusterId, Election, Incarnation, Key, Object, Pin, Record, ShardId, ShardLease, Version};
+use crate::object::{
+    ClusterId, Election, Incarnation, Key, Object, Pin, Record, ShardId, ShardLease, Version,
+};
 use crate::timing::{Time, Timing};
 pub use views::{Live, Place};
 
@@ -346,7 +348,11 @@ impl Node {
     fn stored(&mut self, now: Time, key: Key, number: u64, outcome: Outcome, out: &mut Out) {
         let own = self.is_own(&key);
         // An answer to a write that has been given up says nothing about the one that is under way now.
-        let Some(pending) = self.pending.get_mut(&key).filter(|pending| pending.number == number) else {
+        let Some(pending) = self
+            .pending
+            .get_mut(&key)
+            .filter(|pending| pending.number == number)
+        else {
             return;
         };
         pending.attempts = pending.attempts.saturating_sub(1);

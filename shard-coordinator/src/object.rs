@@ -219,13 +219,13 @@ impl ClusterId {
 
 impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.pad(&self.0)
     }
 }
 
 impl fmt::Display for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.pad(&self.0)
     }
 }
 
@@ -237,7 +237,7 @@ impl fmt::Display for Incarnation {
 
 impl fmt::Display for RecordState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             RecordState::Free => "Free",
             RecordState::Assigned => "Assigned",
             RecordState::Releasing => "Releasing",

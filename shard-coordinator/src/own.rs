@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_name_without_a_number_is_shard_zero_and_says_that_it_is_a_guess() {
-        let own = read(env(&[(REPLICAS, "2"), (MODE, "fixed")]), "controller-x7k2p").map(|own| (own.shard, own.guessed));
+        let own = read(env(&[(REPLICAS, "2"), (MODE, "fixed")]), "controller-x7k2p")
+            .map(|own| (own.shard, own.guessed));
         assert_eq!(own, Ok((0, true)));
     }
 
@@ -254,7 +255,8 @@ mod tests {
     #[test]
     fn the_heartbeat_sets_all_times_within_bounds() {
         let renew = |value: &str| {
-            read(env(&[(HEARTBEAT, value)]), "").map(|own| (own.timing.renew.as_secs(), own.timing.duration.as_secs()))
+            read(env(&[(HEARTBEAT, value)]), "")
+                .map(|own| (own.timing.renew.as_secs(), own.timing.duration.as_secs()))
         };
         assert_eq!(renew("2"), Ok((2, 8)));
         assert_eq!(renew("60"), Ok((10, 40)));

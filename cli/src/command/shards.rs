@@ -136,7 +136,11 @@ impl Store {
             Duration::from_secs(duration.unwrap_or(20)),
             renewed,
         );
-        match self.target.replace(&api::leases(), &lease, &Write::default()).await {
+        match self
+            .target
+            .replace(&api::leases(), &lease, &Write::default())
+            .await
+        {
             Ok(_) => Ok(true),
             Err(error) if error.conflict() => Ok(false),
             Err(error) => Err(error).context("write the lease"),
@@ -169,18 +173,30 @@ fn table(all: &All) -> String {
             .to_owned();
     }
     let loads = loads(all);
-    let mut text = format!("{:<40} {:>4} {:>8} {:>10}  {}\n", "SHARD", "NO.", "CLUSTERS", "LOAD", "STATE");
+    let mut text = format!(
+        "{:<40} {:>4} {:>8} {:>10}  {}\n",
+        "SHARD", "NO.", "CLUSTERS", "LOAD", "STATE"
+    );
     for (lease, _) in &all.shards {
         let name = lease.holder.shard.to_string();
         let (clusters, load) = loads.get(&name).copied().unwrap_or_default();
-        let number = lease.ordinal.map_or_else(String::new, |number| number.to_string());
-        let coordinates = if name == all.coordinator { ", coordinates" } else { "" };
+        let number = lease
+            .ordinal
+            .map_or_else(String::new, |number| number.to_string());
+        let coordinates = if name == all.coordinator {
+            ", coordinates"
+        } else {
+            ""
+        };
         text += &format!(
             "{name:<40} {number:>4} {clusters:>8} {load:>10}  {}{coordinates}\n",
             state(lease)
         );
     }
-    text += &format!("\n{:<52} {:<40} {:>6} {:<10} {}\n", "CLUSTER", "OWNER", "EPOCH", "STATE", "PIN");
+    text += &format!(
+        "\n{:<52} {:<40} {:>6} {:<10} {}\n",
+        "CLUSTER", "OWNER", "EPOCH", "STATE", "PIN"
+    );
     for (record, _) in &all.records {
         text += &format!(
             "{:<52} {:<40} {:>6} {:<10} {}\n",
@@ -286,7 +302,10 @@ async fn pin(store: &Store, cluster: &str, shard: &str) -> Result<()> {
     for _ in 0..ATTEMPTS {
         let all = store.all().await?;
         if let Some(Pin::Shard(shard)) = &wanted
-            && !all.shards.iter().any(|(lease, _)| lease.holder.shard == *shard && !lease.over)
+            && !all
+                .shards
+                .iter()
+                .any(|(lease, _)| lease.holder.shard == *shard && !lease.over)
         {
             bail!("no shard that lives is called {shard}: see `argosy shards`");
         }

@@ -94,8 +94,7 @@ impl Ownership {
     /// No write under this epoch is under way any more.
     pub(super) fn quiet(&self, server: &str, epoch: u64, now: Duration) -> bool {
         self.holds.read().get(server).is_none_or(|hold| {
-            hold.epoch != epoch
-                || (hold.flying.load(Ordering::SeqCst) == 0 && *hold.doubtful.lock() <= now)
+            hold.epoch != epoch || (hold.flying.load(Ordering::SeqCst) == 0 && *hold.doubtful.lock() <= now)
         })
     }
 
@@ -193,7 +192,10 @@ mod tests {
         assert!(!ownership.quiet("https://a", 1, since_boot()));
         answered(true);
         lost(false);
-        assert!(!ownership.quiet("https://a", 1, since_boot()), "one may still arrive");
+        assert!(
+            !ownership.quiet("https://a", 1, since_boot()),
+            "one may still arrive"
+        );
         assert!(ownership.quiet("https://a", 1, since_boot() + 2 * MINUTE));
     }
 }

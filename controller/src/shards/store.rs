@@ -92,7 +92,10 @@ impl Store {
             Ok(Some(lease)) => match wire::decode(&lease) {
                 Ok(object) => Event::Fetched(key, Some((object, version_of(&lease)))),
                 Err(error) => {
-                    warn!(error = argosy_runtime::log::chain(&error), "a lease cannot be read: delete it");
+                    warn!(
+                        error = argosy_runtime::log::chain(&error),
+                        "a lease cannot be read: delete it"
+                    );
                     Event::Unread(key)
                 }
             },
@@ -122,7 +125,10 @@ impl Store {
                         Event::Seen(object, version_of(&lease))
                     }
                     Err(error) => {
-                        warn!(error = argosy_runtime::log::chain(&error), "a lease cannot be read");
+                        warn!(
+                            error = argosy_runtime::log::chain(&error),
+                            "a lease cannot be read"
+                        );
                         continue;
                     }
                 },
@@ -132,7 +138,11 @@ impl Store {
                 },
                 Change::Synced => Event::Listed,
                 Change::Unreadable(bad) => {
-                    warn!(lease = bad.place.name, reason = bad.message, "a lease cannot be read");
+                    warn!(
+                        lease = bad.place.name,
+                        reason = bad.message,
+                        "a lease cannot be read"
+                    );
                     continue;
                 }
                 Change::Failed(error) => {

@@ -116,7 +116,9 @@ impl Collector for ShardsCollector {
         )?;
         let now = since_boot();
         for cluster in view.owned.keys() {
-            unowned.encode_family(&[("server", cluster.as_str())])?.encode_gauge(&0_f64)?;
+            unowned
+                .encode_family(&[("server", cluster.as_str())])?
+                .encode_gauge(&0_f64)?;
         }
         for (cluster, since) in &view.unowned {
             let seconds = now.saturating_sub(*since).as_secs_f64();
@@ -125,7 +127,11 @@ impl Collector for ShardsCollector {
                 .encode_gauge(&seconds)?;
         }
         for (name, help, value) in [
-            ("argosy_shards", "Shards whose leases are renewed", view.alive as i64),
+            (
+                "argosy_shards",
+                "Shards whose leases are renewed",
+                view.alive as i64,
+            ),
             (
                 "argosy_shard_lease_held",
                 "1 while this shard may begin writes",

@@ -55,7 +55,9 @@ impl Process {
 
     /// When its clock will show that.
     pub fn when(&self, local: Duration) -> Micros {
-        let shown = u64::try_from(local.as_micros()).unwrap_or(u64::MAX).saturating_sub(self.offset);
+        let shown = u64::try_from(local.as_micros())
+            .unwrap_or(u64::MAX)
+            .saturating_sub(self.offset);
         shown.saturating_mul(1000) / self.rate + 1
     }
 

@@ -78,6 +78,16 @@ pub struct Failover {
     pub writes_at_rest: f64,
 }
 
+/// Costs of clusters as fleets have them: log-normal with a standard deviation of 1, around 1000.
+pub fn log_normal(seed: u64, count: usize) -> Vec<u64> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut normal = || {
+        let (u, v) = (rng.f64().max(1e-12), rng.f64());
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    };
+    (0..count).map(|_| (normal().exp() * 1000.0) as u64 + 1).collect()
+}
+
 /// Loses one of `shards` shards without any other fault, killed or told to end.
 pub fn failover(seed: u64, shards: usize, costs: &[u64], killed: bool) -> Failover {
     let mut world = World::new(seed, shards, 0, false);
@@ -115,9 +125,10 @@ pub fn failover(seed: u64, shards: usize, costs: &[u64], killed: bool) -> Failov
     let unowned = of_lost
         .iter()
         .filter_map(|cluster| {
-            let next = world.owned.iter().find(|(when, owned, shard)| {
-                *when > at && owned == *cluster && Some(shard) != name.as_ref()
-            });
+            let next = world
+                .owned
+                .iter()
+                .find(|(when, owned, shard)| *when > at && owned == *cluster && Some(shard) != name.as_ref());
             next.map(|(when, ..)| (*when - at) as f64 / SECOND as f64)
         })
         .collect();
@@ -212,10 +223,16 @@ fn owned(world: &mut World) {
                 .values()
                 .map(|process| {
                     let places: Vec<_> = process.node.places().collect();
-                    format!("{:?} holds {places:?}", process.node.own().map(ToString::to_string))
+                    format!(
+                        "{:?} holds {places:?}",
+                        process.node.own().map(ToString::to_string)
+                    )
                 })
                 .collect();
-            let detail = format!("{cluster} has {writers} owners; its record: {record:?}; {}", held.join("; "));
+            let detail = format!(
+                "{cluster} has {writers} owners; its record: {record:?}; {}",
+                held.join("; ")
+            );
             world.checker.broke(world.now, OWNED, detail);
         }
     }

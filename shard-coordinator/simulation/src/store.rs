@@ -30,7 +30,8 @@ impl Store {
             return None;
         }
         let version: Version = (self.history.len() as u64 + 1).to_string().into();
-        self.objects.insert(key.clone(), (object.clone(), version.clone()));
+        self.objects
+            .insert(key.clone(), (object.clone(), version.clone()));
         self.history.push(Change {
             key,
             object: Some((object, version.clone())),

@@ -354,7 +354,10 @@ impl World {
                 self.coverage.write(kind, fate);
             }
         }
-        let cut = self.processes.get(&pid).is_some_and(|process| process.cut > self.now);
+        let cut = self
+            .processes
+            .get(&pid)
+            .is_some_and(|process| process.cut > self.now);
         if cut || self.outage > self.now || fate == Fate::LostOnTheWay {
             self.unanswered(pid, &effect);
             return;
@@ -411,7 +414,8 @@ impl World {
         if let Some(kind) = kind
             && fate == Fate::Done
         {
-            self.coverage.write(kind, if done { Fate::Done } else { Fate::Conflict });
+            self.coverage
+                .write(kind, if done { Fate::Done } else { Fate::Conflict });
         }
         match fate {
             Fate::CrashAfter => self.crash(pid),
@@ -471,7 +475,10 @@ impl World {
         };
         let (may, left) = (process.may_write(now, &cluster), process.left(now));
         let margin = self.timing.margin;
-        let end = process.node.authority().map(|authority| process.when(authority.end + margin));
+        let end = process
+            .node
+            .authority()
+            .map(|authority| process.when(authority.end + margin));
         let Some(hold) = process.holds.get_mut(&cluster).filter(|hold| hold.epoch == epoch) else {
             return;
         };
@@ -574,7 +581,11 @@ impl World {
     /// The process dies; its calls that have left go on.
     pub(crate) fn crash(&mut self, pid: usize) {
         let Some(slot) = self.end(pid) else { return };
-        let begin = if self.rng.bool() { Begin::SamePod } else { Begin::NewPod };
+        let begin = if self.rng.bool() {
+            Begin::SamePod
+        } else {
+            Begin::NewPod
+        };
         let wait = SECOND + self.rng.u64(..30 * SECOND);
         self.after(wait, Action::Start(slot, begin));
     }
@@ -618,8 +629,14 @@ impl World {
                     Some((Object::Record(before), _)) => before,
                     _ => return Some(WriteKind::CreateRecord),
                 };
-                let mine = before.owner.as_ref().is_some_and(|owner| Some(&owner.shard) == me);
-                let to_me = record.owner.as_ref().is_some_and(|owner| Some(&owner.shard) == me);
+                let mine = before
+                    .owner
+                    .as_ref()
+                    .is_some_and(|owner| Some(&owner.shard) == me);
+                let to_me = record
+                    .owner
+                    .as_ref()
+                    .is_some_and(|owner| Some(&owner.shard) == me);
                 match (&record.owner, &record.handover) {
                     _ if expect.is_none() => WriteKind::CreateRecord,
                     (_, Some(handover)) if handover.warm => WriteKind::SayWarm,

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Effect, Lead, Node, Out, Seen};
 use crate::balance::{Item, Member, balance};
-use crate::object::{
-    ClusterId, Election, Handover, Incarnation, Key, Object, Record, ShardId, ShardLease,
-};
+use crate::object::{ClusterId, Election, Handover, Incarnation, Key, Object, Record, ShardId, ShardLease};
 use crate::timing::Time;
 
 /// Clusters that one shard lists at a time for hand-overs from shards that want to be empty.
@@ -209,12 +207,11 @@ impl Node {
                 && !claimed
                 && now - lead.since >= self.timing.gather
             {
-                // Should there have been a record before, this one is newer: the coordinator's lease is renewed more
-                // often than a cluster changes hands.
+                // Should there have been a record before, this one is newer in both counts.
                 let first = Record {
                     cluster: cluster.clone(),
                     revision: self.elections * REVISIONS,
-                    epoch: self.elections,
+                    epoch: self.elections * REVISIONS,
                     owner: Some(target),
                     handover: None,
                     pin: None,
@@ -224,7 +221,11 @@ impl Node {
             }
             return;
         };
-        match record.owner.as_ref().map_or(Owner::Nobody, |owner| self.owner(owner)) {
+        match record
+            .owner
+            .as_ref()
+            .map_or(Owner::Nobody, |owner| self.owner(owner))
+        {
             Owner::Nobody => {
                 if target.is_some() {
                     let given = Record {

@@ -31,7 +31,12 @@ impl Node {
         let cluster = &record.cluster;
         let mine = record.owner.as_ref() == Some(own);
         match self.held.get_mut(cluster) {
-            None if mine && self.released.get(cluster).is_none_or(|epoch| *epoch < record.epoch) => {
+            None if mine
+                && self
+                    .released
+                    .get(cluster)
+                    .is_none_or(|epoch| *epoch < record.epoch) =>
+            {
                 self.warming.remove(cluster);
                 self.held.insert(
                     cluster.clone(),

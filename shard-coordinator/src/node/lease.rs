@@ -37,7 +37,9 @@ impl Node {
             return;
         }
         let lease = known.map(|known| &known.object);
-        let term = self.highest_term().max(lease.map_or(0, |lease| lease.holder.term));
+        let term = self
+            .highest_term()
+            .max(lease.map_or(0, |lease| lease.holder.term));
         let taken = ShardLease {
             holder: Incarnation {
                 shard: self.identity.shard.clone(),
@@ -58,7 +60,10 @@ impl Node {
     /// The highest term under which this shard has held anything. Should its lease have been deleted, its terms must
     /// still not come again: if one has, because not everything was known, the lease is let go and taken once more.
     fn highest_term(&self) -> u64 {
-        let owners = self.records.values().filter_map(|seen| seen.object.owner.as_ref());
+        let owners = self
+            .records
+            .values()
+            .filter_map(|seen| seen.object.owner.as_ref());
         let terms = owners
             .filter(|owner| owner.shard == self.identity.shard)
             .map(|owner| owner.term);
@@ -106,7 +111,12 @@ impl Node {
         let key = Key::Shard(self.identity.shard.clone());
         let (attempt, held) = (self.timing.attempt, self.incarnation().is_some());
         let rested = self.rest.get(&key).is_none_or(|until| *until <= now);
-        if self.pending.get(&key).is_some_and(|pending| pending.attempts == 0) && rested {
+        if self
+            .pending
+            .get(&key)
+            .is_some_and(|pending| pending.attempts == 0)
+            && rested
+        {
             // Whether it was done is still not known.
             self.read(key, out);
             return;
@@ -120,7 +130,11 @@ impl Node {
         {
             pending.last = now;
             pending.attempts += 1;
-            out.push(Effect::Put(object.clone(), pending.expect.clone(), pending.number));
+            out.push(Effect::Put(
+                object.clone(),
+                pending.expect.clone(),
+                pending.number,
+            ));
         }
     }
 
@@ -147,7 +161,10 @@ impl Node {
     /// The store was asked for the own lease, because a write of it was not answered as hoped.
     pub(super) fn read_own(&mut self, now: Time, out: &mut Out) {
         let key = Key::Shard(self.identity.shard.clone());
-        let found = self.shards.get(&self.identity.shard).map(|seen| seen.object.clone());
+        let found = self
+            .shards
+            .get(&self.identity.shard)
+            .map(|seen| seen.object.clone());
         let pending = self.pending.remove(&key);
         self.doubt = pending
             .as_ref()
@@ -202,7 +219,11 @@ impl Node {
         let clusters: Vec<ClusterId> = self
             .held
             .keys()
-            .chain(self.warming.keys().filter(|cluster| !self.held.contains_key(*cluster)))
+            .chain(
+                self.warming
+                    .keys()
+                    .filter(|cluster| !self.held.contains_key(*cluster)),
+            )
             .cloned()
             .collect();
         out.extend(clusters.into_iter().map(Effect::Disown));

@@ -91,7 +91,10 @@ fn when_one_of_ten_shards_is_lost_its_clusters_move_and_at_most_two_others() {
                 let mut left = all.clone();
                 let lost = left.remove(lost);
                 let items = settled(&fleet, &before);
-                let owned = items.iter().filter(|item| item.owner.as_ref() == Some(&lost.id)).count();
+                let owned = items
+                    .iter()
+                    .filter(|item| item.owner.as_ref() == Some(&lost.id))
+                    .count();
                 let after = balance(&left, &items);
                 let moved = moved(&items, &after);
                 assert!(
@@ -108,7 +111,10 @@ fn when_one_of_ten_shards_is_lost_its_clusters_move_and_at_most_two_others() {
             }
         }
     }
-    assert!(unbalanced * 30 <= losses, "{unbalanced} of {losses} out of balance at first");
+    assert!(
+        unbalanced * 30 <= losses,
+        "{unbalanced} of {losses} out of balance at first"
+    );
 }
 
 #[test]
