@@ -10,5 +10,6 @@ pub(crate) mod listed;
 pub(crate) mod login;
 pub(crate) mod plan;
 pub(crate) mod render;
+pub(crate) mod shards;
 
 mod compared;

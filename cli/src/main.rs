@@ -2,7 +2,7 @@
 //!
 //! | for a cluster | for people and CI, without a cluster |
 //! |---|---|
-//! | `controller`, `repo-server`, `server`, `crds`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
+//! | `controller`, `repo-server`, `server`, `crds`, `shards`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
 //!
 //! With an API server: `login`, `logout`, `context`, `version`, `account`, `app`, `proj`, `repo`, `cluster`.
 //!
@@ -46,6 +46,8 @@ enum Command {
     Server(argosy_server::Args),
     /// Print the CustomResourceDefinitions of Application, AppProject and ApplicationSet.
     Crds(command::crds::Args),
+    /// Show which shard owns which cluster; drain a shard, pin a cluster.
+    Shards(command::shards::Args),
     /// Show the main job on a control plane of its own.
     Demo(command::demo::Args),
     /// Render manifests from a source, as the repo-server would.
@@ -112,6 +114,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::RepoServer(args) => block_on(argosy_repo_server::run(args)).map(|()| ExitCode::SUCCESS),
         Command::Server(args) => block_on(argosy_server::run(args)).map(|()| ExitCode::SUCCESS),
         Command::Crds(args) => command::crds::run(&args),
+        Command::Shards(args) => block_on(command::shards::run(args)),
         Command::Demo(args) => block_on(command::demo::run(args)),
         Command::Render(args) => block_on(command::render::run(args)),
         Command::Diff(args) => command::diff::run(&args),

@@ -63,6 +63,10 @@ pub struct Rules {
 
 /// Compares what an object was and what it is.
 pub type Matters = Arc<dyn Fn(&Value, &Value) -> bool + Send + Sync>;
+
+/// Stands for a cluster where an Application's destination is none: somebody has to say so in its status.
+pub const NO_CLUSTER: &str = "argosy:no-cluster";
+
 /// Decides whether this process looks after a cluster.
 pub type Owns = Arc<dyn Fn(&ClusterInfo) -> bool + Send + Sync>;
 /// Makes the fence that writes to a cluster (by its URL) stand behind.
@@ -165,6 +169,16 @@ pub enum DestinationError {
     },
 }
 
+impl DestinationError {
+    /// There is no cluster that somebody could own.
+    pub fn homeless(&self) -> bool {
+        !matches!(
+            self,
+            DestinationError::Unusable { .. } | DestinationError::NotOwned { .. }
+        )
+    }
+}
+
 /// How a cluster as a whole stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -244,6 +258,8 @@ struct Entry {
     /// Of all that a running cluster depends on.
     digest: ContentHash,
     running: Option<Running>,
+    /// It is followed for a hand-over, although it is not ours yet.
+    warm: bool,
 }
 
 struct Running {
@@ -323,6 +339,15 @@ impl Clusters {
         }
     }
 
+    /// What somebody has to own to write to Applications with this destination: the URL of the cluster, or
+    /// [`NO_CLUSTER`].
+    pub fn holder_of(&self, destination: &ApplicationDestination) -> String {
+        let both = !destination.server.is_empty() && !destination.name.is_empty();
+        let server = if both { None } else { self.server_of(destination) };
+        let known = server.filter(|server| self.registry.read().entries.contains_key(server));
+        known.unwrap_or_else(|| NO_CLUSTER.to_owned())
+    }
+
     /// A cluster that is being followed.
     pub fn get(&self, server: &str) -> Option<Cluster> {
         let registry = self.registry.read();
@@ -379,7 +404,7 @@ impl Clusters {
     pub fn ownership_changed(&self) {
         let mut stopped = Vec::new();
         for entry in self.registry.write().entries.values_mut() {
-            if entry.running.is_some() && !(self.owns)(&entry.info) {
+            if entry.running.is_some() && !entry.warm && !(self.owns)(&entry.info) {
                 entry.stop();
                 stopped.push(entry.info.server.clone());
             }
@@ -390,6 +415,41 @@ impl Clusters {
         }
     }
 
+    /// Whether Applications whose destination is no cluster are ours.
+    pub fn owns_homeless(&self) -> bool {
+        let nowhere = ClusterInfo {
+            server: NO_CLUSTER.to_owned(),
+            ..ClusterInfo::default()
+        };
+        (self.owns)(&nowhere)
+    }
+
+    /// Follows a cluster that is about to be ours. False if that cannot be.
+    pub fn warm(&self, server: &str) -> bool {
+        let mut registry = self.registry.write();
+        let Some(entry) = registry.entries.get_mut(server) else {
+            return false;
+        };
+        entry.warm = self.begin(entry).is_ok();
+        entry.warm
+    }
+
+    /// The cluster is ours now: its Applications are looked at.
+    pub fn taken(&self, server: &str) {
+        if let Some(entry) = self.registry.write().entries.get_mut(server) {
+            entry.warm = false;
+        }
+        self.sink.cluster_changed(server);
+    }
+
+    /// The cluster is not ours, and is not going to be.
+    pub fn left(&self, server: &str) {
+        if let Some(entry) = self.registry.write().entries.get_mut(server) {
+            entry.warm = false;
+        }
+        self.ownership_changed();
+    }
+
     fn open(&self, server: &str) -> Result<Cluster, DestinationError> {
         let unknown = || DestinationError::UnknownServer {
             server: server.to_owned(),
@@ -397,13 +457,13 @@ impl Clusters {
         {
             let registry = self.registry.read();
             let entry = registry.entries.get(server).ok_or_else(unknown)?;
-            if let Some(running) = &entry.running {
-                return Ok(running.cluster.clone());
-            }
             if !(self.owns)(&entry.info) {
                 return Err(DestinationError::NotOwned {
                     server: server.to_owned(),
                 });
+            }
+            if let Some(running) = &entry.running {
+                return Ok(running.cluster.clone());
             }
         }
         let mut registry = self.registry.write();
@@ -539,6 +599,7 @@ impl Clusters {
                             auth,
                             digest,
                             running: None,
+                            warm: entry.warm,
                         };
                         if was_running && (self.owns)(&entry.info) && self.begin(entry).is_err() {
                             warn!(cluster = server, "the changed cluster cannot be followed");
@@ -553,6 +614,7 @@ impl Clusters {
                                 auth,
                                 digest,
                                 running: None,
+                                warm: false,
                             },
                         );
                         changed.push(server);

@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::reconcile::Memos;
 use crate::settings;
+use crate::shards::Ownership;
 
 /// An Application's place in the control plane: namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -173,6 +174,8 @@ pub struct Context {
     pub settings: Arc<settings::Store>,
     /// The clusters this process looks after.
     pub clusters: Arc<Clusters>,
+    /// What this process may write to, if leases prove it.
+    pub ownership: Option<Arc<Ownership>>,
     /// Renders sources into manifests.
     pub repo: RepoClient,
     /// The only writer of Applications.
@@ -187,4 +190,14 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Wall clock time (waiting is tokio's, which tests pause).
     pub clock: Arc<dyn Clock>,
+}
+
+impl Context {
+    /// The epoch under which this process looks after an Application's cluster; nothing without leases, and where the
+    /// cluster is another's.
+    pub fn epoch(&self, app: &Application) -> Option<u64> {
+        self.ownership
+            .as_ref()?
+            .epoch(&self.clusters.holder_of(&app.spec.destination))
+    }
 }

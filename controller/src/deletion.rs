@@ -98,6 +98,7 @@ async fn pass(ctx: &Context, app: &Arc<Application>) -> Result<Progress, Trouble
     let cluster = match ctx.clusters.resolve(&app.spec.destination) {
         Ok(cluster) => cluster,
         Err(DestinationError::NotOwned { .. }) => return Err(Trouble::NotOurs),
+        Err(error) if error.homeless() && !ctx.clusters.owns_homeless() => return Err(Trouble::NotOurs),
         Err(error) => return let_go(ctx, app, &error).await,
     };
     if leaves_resources(app) {

@@ -103,6 +103,16 @@ impl Marker {
         }
     }
 
+    /// These Applications are ours from now on: each is looked at afresh, and what is going on is taken up.
+    pub fn adopted(&self, keys: &[AppKey]) {
+        for key in keys {
+            self.refreshes.mark(key, Refresh::Latest, Reason::Cluster);
+            if self.apps.get(key).is_some_and(|app| wants_operation(&app)) {
+                self.operations.mark(key, Refresh::Nothing, Reason::Person);
+            }
+        }
+    }
+
     /// An Application is gone.
     pub fn gone(&self, key: &AppKey) {
         self.refreshes.forget(key);

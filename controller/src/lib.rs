@@ -31,6 +31,7 @@ pub mod queue;
 pub mod reconcile;
 mod run;
 pub mod settings;
+pub mod shards;
 pub mod status;
 mod tree;
 mod watch;

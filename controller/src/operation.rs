@@ -57,6 +57,8 @@ pub(crate) enum Next {
 #[derive(Default)]
 pub(crate) struct Memory {
     session: Option<Session>,
+    /// Under which epoch it was remembered.
+    pub(crate) epoch: Option<u64>,
     /// Why the controller itself ends the operation, if it does.
     cause: Option<String>,
 }
@@ -85,7 +87,10 @@ pub(crate) async fn run(ctx: &Context, app: &Arc<Application>, memory: &mut Memo
 async fn pass(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Result<Next, WriteError> {
     let mut desk = Desk::open(ctx, app);
     if desk.is_new() {
-        *memory = Memory::default();
+        *memory = Memory {
+            epoch: memory.epoch,
+            ..Memory::default()
+        };
         desk.save().await?;
     }
     if let Some(cause) = terminate::overdue(&desk) {

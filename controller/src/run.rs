@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use arc_swap::ArcSwap;
 use argosy_api::condition::{self, ConditionType};
 use argosy_api::meta::Time;
 use argosy_kube_io::{ClusterAuth, Target, auth, client};
@@ -17,31 +16,31 @@ use argosy_repo_client::RepoClient;
 use argosy_runtime::clock::{Clock, System};
 use argosy_runtime::tasks::{Tasks, caught};
 use argosy_runtime::{log, metrics as port};
-use argosy_shard_coordinator::{assignment, own};
+use argosy_shard_coordinator::own;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 use tracing::{error, info, warn};
 
 use crate::args::{Args, ENV_PREFIX, METRICS_PORT};
-use crate::clusters::{ClusterInfo, Clusters, Setup};
+use crate::clusters::{Clusters, FenceOf, Setup};
 use crate::context::{AppKey, Context};
 use crate::dirty::{Marker, deleting, wants_operation};
 use crate::metrics::{EventsCollector, Metrics, StateCollector};
 use crate::operation::{self, Next};
 use crate::queue::{Queue, Reason, Refresh, Work};
+use crate::shards::{Shards, ShardsCollector};
 use crate::{apps, deletion, events, reconcile, settings, status, tree};
 
-/// Tasks may finish what they have in hand for so long after a signal.
-const GRACE: Duration = Duration::from_secs(10);
+/// Tasks may finish what they have in hand for so long after a signal; clusters are handed over in that time. Kubernetes
+/// kills after 30 s.
+const GRACE: Duration = Duration::from_secs(25);
 /// An Application whose pass panicked is looked at again after so long.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 /// An operation in hand is asked for again after at most so long (Argo CD's backstop).
 const OPERATION_BACKSTOP: Duration = Duration::from_secs(30);
 /// Live changes during an operation are looked at so much later: its end is looked at anyway.
 const DURING_OPERATION: Duration = Duration::from_secs(1);
-/// The assignment of clusters to shards is worked out anew this often, where it depends on all clusters.
-const ASSIGN: Duration = Duration::from_secs(10);
 
 /// Runs the controller until a signal, or until something without which it is of no use fails.
 pub async fn run(args: Args) -> anyhow::Result<()> {
@@ -69,7 +68,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     if shard.guessed {
         warn!("neither ARGOCD_CONTROLLER_SHARD nor the host name says which shard this is: taking 0");
     }
-    let control_plane = argosy_kube_io::connect(auth, client::Options::default())
+    let control_plane = argosy_kube_io::connect(auth.clone(), client::Options::default())
         .await
         .context("connect to the control plane's API server")?;
     let target = Target::new(control_plane.clone());
@@ -93,14 +92,18 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     let settings_ready = spawn_settings(tasks, &settings, &control_plane);
     settings_ready.wait().await;
 
+    let (replicas, mode, number) = (shard.replicas, shard.mode, shard.shard);
     let shards = Shards::new(shard);
+    let ownership = shards.ownership();
     let clusters = Clusters::start(Setup {
         client: control_plane.clone(),
         namespace: namespace.clone(),
         sink: marker.clone(),
         rules: settings.get().cluster_rules(),
         owns: shards.owns(),
-        fence: None,
+        fence: ownership
+            .clone()
+            .map(|ownership| -> FenceOf { Arc::new(move |server: &str| ownership.fence(server)) }),
         policy: auth::Policy {
             allow_exec: args.allow_exec_credentials,
         },
@@ -128,8 +131,17 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         labels: args.metrics_application_labels.clone(),
         conditions: args.metrics_application_conditions.clone(),
     }));
+    let writer = status::Writer::new(target.clone(), apps.clone(), marker.clone());
+    let writer = match ownership.clone() {
+        Some(ownership) => writer.behind(ownership.clone(), clusters.clone()),
+        None => writer,
+    };
+    if let (Some(known), Some(ownership)) = (shards.known(), ownership.clone()) {
+        registry.register_collector(Box::new(ShardsCollector { known, ownership }));
+    }
     let ctx = Arc::new(Context {
-        status: Arc::new(status::Writer::new(target.clone(), apps.clone(), marker.clone())),
+        status: Arc::new(writer),
+        ownership,
         repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
         apps: apps.clone(),
         settings: settings.clone(),
@@ -145,9 +157,16 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     let namespaces = apps::Namespaces::new(&namespace, &args.application_namespaces);
     let listed = follow(tasks, &ctx, &marker, &control_plane, namespaces);
     follow_settings(tasks, &ctx, &marker);
-    shards.follow(tasks, &ctx);
+    let lease_client = match shards.known() {
+        // Connections of their own: renewals wait for nothing else.
+        Some(_) => argosy_kube_io::connect(auth, client::Options::default())
+            .await
+            .context("connect to the control plane's API server for leases")?,
+        None => control_plane.clone(),
+    };
+    shards.start(tasks, &ctx, &marker, lease_client);
     let health = port::Health {
-        live: None,
+        live: shards.live(),
         ready: Some(listed.check()),
     };
     port::serve(tasks, args.metrics.socket(METRICS_PORT), registry, health).await?;
@@ -175,8 +194,9 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     });
     info!(
         namespace,
-        shard = shard.shard,
-        replicas = shard.replicas,
+        shard = number,
+        replicas,
+        sharding = ?mode,
         "started"
     );
     Ok(())
@@ -280,7 +300,8 @@ async fn dispatch<M, F>(
         let work = queue.next().await;
         let (ctx, queue, key) = (ctx.clone(), queue.clone(), work.key.clone());
         let pass = make(work);
-        tasks.spawn(name, async move {
+        // A pass that has begun comes to its end, also when the process is to stop: it writes what it has decided.
+        tasks.spawn_finishing(name, async move {
             if let Err(message) = caught(pass).await {
                 panicked(&ctx, &queue, &key, &message).await;
             }
@@ -330,7 +351,17 @@ async fn operate(ctx: &Arc<Context>, operations: &Queue, memories: &Memories, wo
         memories.lock().remove(key);
         return;
     };
+    // What was remembered under another epoch, or before another shard had the cluster, is void.
+    let epoch = ctx.epoch(&app);
+    if ctx.ownership.is_some() && epoch.is_none() {
+        memories.lock().remove(key);
+        return;
+    }
     let mut memory = memories.lock().remove(key).unwrap_or_default();
+    if memory.epoch != epoch {
+        memory = operation::Memory::default();
+        memory.epoch = epoch;
+    }
     let going_on = app.operation.is_some()
         || app
             .status
@@ -372,80 +403,4 @@ fn completed(phase: &str) -> bool {
     phase
         .parse()
         .is_ok_and(argosy_api::v1alpha1::OperationPhase::completed)
-}
-
-/// Which clusters are this shard's.
-#[derive(Clone)]
-struct Shards {
-    own: own::Own,
-    /// The shard of every cluster, where that depends on all of them.
-    assigned: Arc<ArcSwap<std::collections::BTreeMap<String, u32>>>,
-}
-
-impl Shards {
-    fn new(own: own::Own) -> Self {
-        Shards {
-            own,
-            assigned: Arc::default(),
-        }
-    }
-
-    fn owns(&self) -> crate::clusters::Owns {
-        let Shards { own, assigned } = self.clone();
-        Arc::new(move |info: &ClusterInfo| {
-            if own.replicas == 1 {
-                return true;
-            }
-            let shard = match own.algorithm {
-                // Before the first assignment nobody's cluster is ours.
-                assignment::Algorithm::Legacy => {
-                    assignment::assign(own.algorithm, own.replicas, &[seen(info, 0)])
-                        .get(&info.server)
-                        .copied()
-                }
-                _ => assigned.load().get(&info.server).copied(),
-            };
-            shard == Some(own.shard)
-        })
-    }
-
-    /// Works the assignment out again as clusters come and go.
-    fn follow(&self, tasks: &Tasks, ctx: &Arc<Context>) {
-        if self.own.replicas == 1 || self.own.algorithm == assignment::Algorithm::Legacy {
-            return;
-        }
-        let (shards, ctx) = (self.clone(), ctx.clone());
-        tasks.spawn("shards", async move {
-            ctx.clusters.ready().await;
-            loop {
-                let clusters: Vec<_> = ctx
-                    .clusters
-                    .list()
-                    .iter()
-                    .map(|info| {
-                        seen(
-                            info,
-                            ctx.apps.of_destination(&info.server).len()
-                                + ctx.apps.of_destination(&info.name).len(),
-                        )
-                    })
-                    .collect();
-                let assigned = assignment::assign(shards.own.algorithm, shards.own.replicas, &clusters);
-                if **shards.assigned.load() != assigned {
-                    shards.assigned.store(Arc::new(assigned));
-                    ctx.clusters.ownership_changed();
-                }
-                tokio::time::sleep(ASSIGN).await;
-            }
-        });
-    }
-}
-
-fn seen(info: &ClusterInfo, apps: usize) -> assignment::Cluster {
-    assignment::Cluster {
-        id: info.id.clone(),
-        server: info.server.clone(),
-        shard: info.shard,
-        apps: apps as u64,
-    }
 }

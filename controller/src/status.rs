@@ -22,9 +22,13 @@ use futures::future::BoxFuture;
 use serde_json::json;
 
 use crate::apps;
+use crate::clusters::Clusters;
 use crate::context::{AppKey, StatusWriter, WriteError};
 use crate::dirty::Marker;
+use crate::shards::Ownership;
 
+/// Under which epoch of its cluster's record the state of an Application's operation was written last.
+const EPOCH: &str = "argosy.dev/epoch";
 /// A write is tried so often before the pass is given up; the pass itself is tried again later.
 const ATTEMPTS: u32 = 5;
 /// The first wait between two tries; it doubles.
@@ -35,17 +39,96 @@ pub struct Writer {
     target: Target,
     apps: Arc<apps::Store>,
     marker: Arc<Marker>,
+    fenced: Option<Fenced>,
+}
+
+/// Writes are covered by the lease and stand under an epoch.
+struct Fenced {
+    ownership: Arc<Ownership>,
+    clusters: Arc<Clusters>,
 }
 
 impl Writer {
     /// Writes through `target`; the answers go into `apps`, and what they mean for others to `marker`.
     pub fn new(target: Target, apps: Arc<apps::Store>, marker: Arc<Marker>) -> Self {
-        Writer { target, apps, marker }
+        Writer {
+            target,
+            apps,
+            marker,
+            fenced: None,
+        }
+    }
+
+    /// The same with every write behind the fence of the Application's cluster, and the epoch noted beside the state of
+    /// operations.
+    pub fn behind(mut self, ownership: Arc<Ownership>, clusters: Arc<Clusters>) -> Self {
+        self.fenced = Some(Fenced { ownership, clusters });
+        self
+    }
+
+    fn target(&self, app: &Application) -> Target {
+        let Some(fenced) = &self.fenced else {
+            return self.target.clone();
+        };
+        let server = fenced.clusters.holder_of(&app.spec.destination);
+        self.target.clone().with_fence(fenced.ownership.fence(&server))
+    }
+
+    /// Writes the state of an operation under an epoch: only over the very object that the state was derived from. Where
+    /// somebody else has written something else meanwhile, the write is repeated over that; where the state itself has
+    /// changed, another shard has gone on with the operation.
+    async fn under_epoch(
+        &self,
+        app: &Application,
+        mut patch: Value,
+        epoch: u64,
+    ) -> Result<Arc<Application>, WriteError> {
+        patch["metadata"]["annotations"][EPOCH] = epoch.to_string().into();
+        let mut version = app.metadata.resource_version.clone();
+        for _ in 0..ATTEMPTS {
+            patch["metadata"]["resourceVersion"] = version.into();
+            let error = match self.send(app, patch.clone()).await {
+                Err(WriteError::Api { app, source }) if source.conflict() => WriteError::Api { app, source },
+                other => return other,
+            };
+            let key = AppKey::of(app);
+            let live = self
+                .target
+                .get(&api::applications(), &key.namespace, &key.name)
+                .await
+                .map_err(|source| WriteError::Api {
+                    app: key.clone(),
+                    source,
+                })?;
+            let live = live.ok_or(WriteError::Gone { app: key.clone() })?;
+            let live = Application::from_document(&live).map_err(|error| WriteError::Answer {
+                app: key,
+                message: argosy_runtime::log::chain(&error),
+            })?;
+            let newer = live
+                .metadata
+                .annotations
+                .get(EPOCH)
+                .and_then(|written| written.parse().ok())
+                .is_some_and(|written: u64| written > epoch);
+            if newer
+                || live.metadata.uid != app.metadata.uid
+                || live.status.operation_state != app.status.operation_state
+            {
+                return Err(error);
+            }
+            version = live.metadata.resource_version;
+        }
+        Err(WriteError::Answer {
+            app: AppKey::of(app),
+            message: "it keeps changing".to_owned(),
+        })
     }
 
     async fn send(&self, app: &Application, mut patch: Value) -> Result<Arc<Application>, WriteError> {
         let key = AppKey::of(app);
         let resource = api::applications();
+        let target = self.target(app);
         // The uid cannot be changed, so another object of the same name refuses the patch.
         patch["metadata"]["uid"] = app.metadata.uid.clone().into();
         // With a version in it, a conflict means that the pass has to look again.
@@ -54,8 +137,7 @@ impl Writer {
         let mut attempt = 1;
         let object = loop {
             let write = Write::default();
-            let sent = self
-                .target
+            let sent = target
                 .patch(&resource, &key.namespace, &key.name, Patch::Merge(&patch), &write)
                 .await;
             match sent {
@@ -132,7 +214,14 @@ impl StatusWriter for Writer {
         if completed {
             patch["operation"] = Value::Null;
         }
-        self.send(app, patch).boxed()
+        let epoch = self.fenced.as_ref().and_then(|fenced| {
+            let server = fenced.clusters.holder_of(&app.spec.destination);
+            fenced.ownership.epoch(&server)
+        });
+        match epoch {
+            Some(epoch) => self.under_epoch(app, patch, epoch).boxed(),
+            None => self.send(app, patch).boxed(),
+        }
     }
 }
 

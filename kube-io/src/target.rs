@@ -16,7 +16,7 @@ use http::{HeaderMap, Method};
 use crate::client::{Answer, BodyStream, Call, Client, decode};
 use crate::discovery::ApiResource;
 use crate::error::{Class, Error};
-use crate::fence::Fence;
+use crate::fence::{Fence, Flight};
 use crate::items::Splitter;
 
 /// The field manager of every write, the one that Argo CD uses, so that ownership of fields carries over.
@@ -456,18 +456,38 @@ impl Target {
         let mut sends = 0;
         loop {
             call.timeout = deadline.saturating_duration_since(Instant::now());
-            if write && let Some(fence) = &self.fence {
-                let Some(left) = fence.remaining() else {
-                    return Err(Error::Fenced { call: call.what });
-                };
-                call.timeout = call.timeout.min(left);
-                call.fence = Some(fence.clone());
-                // The server gives up when we must, so that nothing of ours lands later.
-                call.query.truncate(query);
-                call.query
-                    .push(("timeout", format!("{}ms", call.timeout.as_millis().max(1))));
+            let flight = match (&self.fence, write) {
+                (Some(fence), true) => {
+                    let flight = Flight::begin(fence);
+                    let Some(left) = fence.remaining() else {
+                        fence.refused();
+                        flight.over();
+                        return Err(Error::Fenced { call: call.what });
+                    };
+                    call.timeout = call.timeout.min(left);
+                    call.fence = Some(fence.clone());
+                    // The server gives up when we must, so that nothing of ours lands later.
+                    call.query.truncate(query);
+                    call.query
+                        .push(("timeout", format!("{}ms", call.timeout.as_millis().max(1))));
+                    Some(flight)
+                }
+                _ => None,
+            };
+            let answer = self.client.call(&call).await;
+            if let (Some(flight), Some(fence)) = (flight, &self.fence) {
+                match &answer {
+                    Ok(_) => flight.over(),
+                    Err(error) if error.code().is_some_and(|code| code < 500) => flight.over(),
+                    Err(Error::Fenced { .. }) => {
+                        fence.refused();
+                        flight.over();
+                    }
+                    // It may have left and arrive yet.
+                    Err(_) => drop(flight),
+                }
             }
-            let error = match self.client.call(&call).await {
+            let error = match answer {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };

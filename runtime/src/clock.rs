@@ -23,6 +23,26 @@ impl Clock for System {
     }
 }
 
+/// Time since the machine was started, its sleep included. It never goes back and nobody sets it: leases are measured
+/// on it, so that a machine that was suspended wakes up without them.
+#[allow(unsafe_code)]
+pub fn since_boot() -> std::time::Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a timespec of our own, which the call fills and does not keep.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    assert_eq!(
+        failed, 0,
+        "invariant: every Linux since 2.6.39 has CLOCK_BOOTTIME"
+    );
+    std::time::Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or_default(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}
+
 /// A clock that stands until it is turned by hand. Clones share the hand.
 #[derive(Clone, Debug)]
 pub struct Manual {

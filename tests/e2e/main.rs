@@ -15,4 +15,5 @@ mod deletion;
 mod kills;
 mod options;
 mod safety;
+mod shards;
 mod sources;

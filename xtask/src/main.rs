@@ -35,6 +35,12 @@ enum Command {
     Ci,
     /// Builds the servers that tests and demo run on (etcd, kube-apiserver, kube-controller-manager) and the render worker.
     Tools,
+    /// The shards' protocol in virtual time with everything going wrong, so many seeds of it.
+    Simulate {
+        /// Arguments for the simulation, such as `--seeds 1000`, or `--first 17 --seeds 1` to repeat one.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// The layering and habits that the compiler does not check.
     Tidy,
     /// Regenerates the code made from api/proto; with --check, fails if it differs.
@@ -54,9 +60,22 @@ fn main() -> Result<()> {
         Command::Test => test::run(),
         Command::Ci => check::run(),
         Command::Tools => go::build_all(),
+        Command::Simulate { args } => simulate(&args),
         Command::Tidy => tidy::run(),
         Command::Codegen { check, openapi } => generate(check, openapi.as_deref()),
     }
+}
+
+fn simulate(args: &[String]) -> Result<()> {
+    let mut command = shell::cargo([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "argosy-shard-simulation",
+        "--",
+    ]);
+    shell::run(command.args(args))
 }
 
 #[cfg(feature = "codegen")]

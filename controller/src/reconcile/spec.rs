@@ -28,6 +28,8 @@ pub(crate) fn check(
     let cluster = match ctx.clusters.resolve(&app.spec.destination) {
         Ok(cluster) => Some(cluster),
         Err(DestinationError::NotOwned { .. }) => return Err(Error::NotOurs),
+        // One shard tells what is wrong with a destination that is no cluster.
+        Err(error) if error.homeless() && !ctx.clusters.owns_homeless() => return Err(Error::NotOurs),
         Err(error) => {
             wrong.push(invalid(error.to_string()));
             None

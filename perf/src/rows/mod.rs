@@ -52,4 +52,6 @@ rows! {
     MarginalCluster = marginal_cluster;
     /// From an event to the Applications concerned, beside readers and a relist, in this process.
     Latency = latency;
+    /// One of ten shards is lost, in virtual time: clusters that move, balance, time without an owner.
+    Failover = failover;
 }

@@ -1,0 +1,436 @@
+//! What the coordinating shard does: leases that have not changed are marked over, clusters without a living owner get
+//! one, others are moved where balance or a person wants it. All of it are proposals: each write names the version that
+//! it was decided on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Effect, Lead, Node, Out, Seen};
+use crate::balance::{Item, Member, balance};
+use crate::object::{ClusterId, Election, Handover, Incarnation, Key, Object, Record, ShardId, ShardLease};
+use crate::timing::Time;
+
+/// Clusters that one shard lists at a time for hand-overs from shards that want to be empty.
+const WARMING_MAX: usize = 4;
+
+/// Writes of one record between two renewals of the coordinator's lease, at the very most.
+const REVISIONS: u64 = 64;
+
+/// What is known of the owner of a record.
+enum Owner {
+    /// None, or one whose incarnation is over.
+    Nobody,
+    /// Alive, as far as is known.
+    Alive(ShardId),
+    /// Its lease does not exist, or is another's.
+    Lost(Incarnation),
+}
+
+impl Node {
+    pub(super) fn coordinate(&mut self, now: Time, out: &mut Out) {
+        let Some(own) = self.incarnation().cloned() else {
+            return;
+        };
+        self.campaign(now, &own, out);
+        let Some(lead) = self.lead.clone() else { return };
+        if now - lead.sent >= self.timing.write || !self.listed {
+            return;
+        }
+        self.end_leases(now, &own, out);
+        let Some(wanted) = self.wanted.clone() else {
+            return;
+        };
+        let members = self.members(now);
+        let targets = balance(&members, &self.items());
+        let mut moving = Moving::of(&self.records);
+        for cluster in wanted.keys() {
+            let target = targets.get(cluster).and_then(|id| self.holder_of(id));
+            self.place(now, cluster, target, &lead, &mut moving, out);
+        }
+        let unwanted: Vec<ClusterId> = self
+            .records
+            .keys()
+            .filter(|cluster| !wanted.contains_key(*cluster))
+            .cloned()
+            .collect();
+        for cluster in unwanted {
+            self.remove(now, &cluster, out);
+        }
+        self.forget_leases(now, out);
+    }
+
+    /// Takes the coordinator's lease when its holder is over or has not renewed it, and renews it.
+    fn campaign(&mut self, now: Time, own: &Incarnation, out: &mut Out) {
+        let Some(election) = self.election.clone() else {
+            if self.listed && self.stop.is_none() {
+                let first = Election {
+                    holder: Some(own.clone()),
+                    settled: false,
+                    revision: self.elections + 1,
+                };
+                self.put(now, Object::Election(first), out);
+            }
+            return;
+        };
+        let mine = election.object.holder.as_ref() == Some(own);
+        let due = match &self.lead {
+            Some(lead) if mine => now - lead.sent >= self.timing.renew,
+            _ if mine => true,
+            _ => {
+                self.lead = None;
+                let vacant = election
+                    .object
+                    .holder
+                    .as_ref()
+                    .is_none_or(|holder| matches!(self.owner(holder), Owner::Nobody));
+                self.stop.is_none() && (vacant || now - election.since >= self.timing.expiry())
+            }
+        };
+        if due {
+            let waited = self.lead.as_ref().map_or(Time::ZERO, |lead| now - lead.since);
+            let next = Election {
+                holder: Some(own.clone()),
+                settled: election.object.settled || waited >= self.timing.expiry(),
+                revision: election.object.revision + 1,
+            };
+            self.put(now, Object::Election(next), out);
+        }
+    }
+
+    pub(super) fn election_written(&mut self, sent: Time, election: &Election) {
+        if election.holder.is_none() || election.holder.as_ref() != self.incarnation() {
+            self.lead = None;
+            return;
+        }
+        let since = self.lead.as_ref().map_or(sent, |lead| lead.since);
+        self.lead = Some(Lead { since, sent });
+    }
+
+    /// Leases that nobody has renewed are marked over, which ends their incarnation for good.
+    fn end_leases(&mut self, now: Time, own: &Incarnation, out: &mut Out) {
+        let silent: Vec<ShardLease> = self
+            .shards
+            .values()
+            .filter(|seen| {
+                !seen.object.over
+                    && seen.object.holder.shard != own.shard
+                    && now - seen.since >= self.timing.expiry()
+            })
+            .map(|seen| seen.object.clone())
+            .collect();
+        for lease in silent {
+            let over = ShardLease {
+                over: true,
+                revision: lease.revision + 1,
+                costs: Default::default(),
+                ..lease
+            };
+            self.put(now, Object::Shard(over), out);
+        }
+    }
+
+    /// Shards that take clusters.
+    fn members(&self, now: Time) -> Vec<Member> {
+        self.shards
+            .values()
+            .filter(|seen| seen.object.takes() && now - seen.since < self.timing.expiry())
+            .map(|seen| Member {
+                id: seen.object.holder.shard.clone(),
+                ordinal: seen.object.ordinal,
+            })
+            .collect()
+    }
+
+    fn items(&self) -> Vec<Item> {
+        let wanted = self.wanted.iter().flatten();
+        wanted
+            .map(|(cluster, wanted)| {
+                let record = self.records.get(cluster).map(|seen| &seen.object);
+                let owner = record.and_then(|record| {
+                    // A move that has begun counts as made.
+                    let next = record.handover.as_ref().and_then(|handover| handover.to.as_ref());
+                    let next = next.filter(|next| matches!(self.owner(next), Owner::Alive(_)));
+                    let owner = next.or(record.owner.as_ref())?;
+                    matches!(self.owner(owner), Owner::Alive(_)).then(|| owner.shard.clone())
+                });
+                Item {
+                    cluster: cluster.clone(),
+                    cost: self.cost(cluster, wanted.cost),
+                    pin: record
+                        .and_then(|record| record.pin.clone())
+                        .or_else(|| wanted.pin.clone()),
+                    owner,
+                }
+            })
+            .collect()
+    }
+
+    /// What the owner has measured, or had when it was assigned, or else the guess.
+    fn cost(&self, cluster: &ClusterId, guess: u64) -> u64 {
+        let record = self.records.get(cluster).map(|seen| &seen.object);
+        let measured = record
+            .and_then(|record| record.owner.as_ref())
+            .and_then(|owner| self.shards.get(&owner.shard)?.object.costs.get(cluster).copied());
+        measured
+            .or_else(|| record.map(|record| record.cost))
+            .unwrap_or(guess)
+    }
+
+    /// Gives a cluster to its target, at once if it has no living owner, else by hand-over.
+    fn place(
+        &mut self,
+        now: Time,
+        cluster: &ClusterId,
+        target: Option<Incarnation>,
+        lead: &Lead,
+        moving: &mut Moving,
+        out: &mut Out,
+    ) {
+        if !self.record_idle(now, cluster) {
+            return;
+        }
+        let guess = self
+            .wanted
+            .as_ref()
+            .and_then(|wanted| wanted.get(cluster))
+            .map_or(1, |wanted| wanted.cost);
+        let cost = self.cost(cluster, guess);
+        let Some(record) = self.records.get(cluster).map(|seen| seen.object.clone()) else {
+            // What nobody has owned yet can wait a moment for shards that are just starting. If it has been owned, and
+            // its record was deleted, the owner has to notice first.
+            let settled = self.election.as_ref().is_some_and(|seen| seen.object.settled);
+            let claimed = self
+                .shards
+                .values()
+                .any(|seen| !seen.object.over && seen.object.costs.contains_key(cluster));
+            if let Some(target) = target
+                && settled
+                && !claimed
+                && now - lead.since >= self.timing.gather
+            {
+                // Should there have been a record before, this one is newer in both counts.
+                let first = Record {
+                    cluster: cluster.clone(),
+                    revision: self.elections * REVISIONS,
+                    epoch: self.elections * REVISIONS,
+                    owner: Some(target),
+                    handover: None,
+                    pin: None,
+                    cost,
+                };
+                self.put(now, Object::Record(first), out);
+            }
+            return;
+        };
+        match record
+            .owner
+            .as_ref()
+            .map_or(Owner::Nobody, |owner| self.owner(owner))
+        {
+            Owner::Nobody => {
+                if target.is_some() {
+                    let given = Record {
+                        cost,
+                        ..record.given_to(target)
+                    };
+                    self.put(now, Object::Record(given), out);
+                }
+            }
+            Owner::Lost(owner) => self.stand_in(now, owner, out),
+            Owner::Alive(owner) => self.hand_over_to(now, &record, &owner, target, moving, out),
+        }
+    }
+
+    fn hand_over_to(
+        &mut self,
+        now: Time,
+        record: &Record,
+        owner: &ShardId,
+        target: Option<Incarnation>,
+        moving: &mut Moving,
+        out: &mut Out,
+    ) {
+        let stays = target.as_ref().is_none_or(|target| target.shard == *owner);
+        let handover = match (&record.handover, target) {
+            (None, _) if stays => return,
+            (Some(_), _) if stays => None,
+            (Some(handover), target) if handover.to == target => return,
+            (_, Some(target)) => {
+                let emptied = self.shards.get(owner).is_some_and(|seen| !seen.object.takes());
+                if record.handover.is_none() && !moving.allows(owner, &target.shard, emptied) {
+                    return;
+                }
+                moving.begin(owner, &target.shard);
+                Some(Handover {
+                    to: Some(target),
+                    warm: false,
+                })
+            }
+            (_, None) => return,
+        };
+        let asked = Record {
+            handover,
+            ..record.next()
+        };
+        self.put(now, Object::Record(asked), out);
+    }
+
+    /// A lease that somebody has deleted is put back in the name of its last known holder, so that the wait for it has a
+    /// beginning that everybody can see.
+    fn stand_in(&mut self, now: Time, owner: Incarnation, out: &mut Out) {
+        let known = self.shards.get(&owner.shard).map(|seen| seen.object.revision);
+        let lease = ShardLease {
+            holder: owner,
+            boot: "".into(),
+            over: false,
+            revision: known.unwrap_or(0) + 1,
+            renewals: 0,
+            ordinal: None,
+            drain: false,
+            leaving: false,
+            costs: BTreeMap::new(),
+        };
+        self.put(now, Object::Shard(lease), out);
+    }
+
+    /// A cluster that is not wanted any more: its owner lets go, then the record goes.
+    fn remove(&mut self, now: Time, cluster: &ClusterId, out: &mut Out) {
+        let Some(Seen { object, version, .. }) = self.records.get(cluster).cloned() else {
+            return;
+        };
+        let Some(owner) = &object.owner else {
+            self.delete(now, Key::Cluster(cluster.clone()), version, out);
+            return;
+        };
+        match self.owner(owner) {
+            Owner::Nobody => self.put(now, Object::Record(object.given_to(None)), out),
+            Owner::Lost(owner) => self.stand_in(now, owner, out),
+            Owner::Alive(_) => {
+                let to_nobody = Some(Handover {
+                    to: None,
+                    warm: false,
+                });
+                if object.handover != to_nobody {
+                    let asked = Record {
+                        handover: to_nobody,
+                        ..object.next()
+                    };
+                    self.put(now, Object::Record(asked), out);
+                }
+            }
+        }
+    }
+
+    /// Leases of shards that have long been over, and own nothing, are removed.
+    fn forget_leases(&mut self, now: Time, out: &mut Out) {
+        let named: BTreeSet<ShardId> = self
+            .records
+            .values()
+            .flat_map(|seen| [seen.object.owner.as_ref(), handed_to(&seen.object)])
+            .flatten()
+            .map(|incarnation| incarnation.shard.clone())
+            .collect();
+        let gone: Vec<(Key, crate::object::Version)> = self
+            .shards
+            .iter()
+            .filter(|(id, seen)| {
+                seen.object.over && now - seen.since >= self.timing.forget && !named.contains(*id)
+            })
+            .map(|(id, seen)| (Key::Shard(id.clone()), seen.version.clone()))
+            .collect();
+        for (key, version) in gone {
+            if self.idle(now, &key) {
+                self.delete(now, key, version, out);
+            }
+        }
+    }
+
+    fn owner(&self, owner: &Incarnation) -> Owner {
+        match self.shards.get(&owner.shard) {
+            None => Owner::Lost(owner.clone()),
+            Some(seen) if is_over(&seen.object, owner) => Owner::Nobody,
+            // It was deleted and made anew with the terms beginning again, and then ended.
+            Some(seen) if seen.object.over => Owner::Lost(owner.clone()),
+            Some(_) => Owner::Alive(owner.shard.clone()),
+        }
+    }
+
+    fn holder_of(&self, shard: &ShardId) -> Option<Incarnation> {
+        self.shards.get(shard).map(|seen| seen.object.holder.clone())
+    }
+
+    /// The clusters that nobody living owns, as far as this process knows.
+    pub fn unowned(&self) -> BTreeSet<ClusterId> {
+        let wanted = self.wanted.iter().flatten().map(|(cluster, _)| cluster);
+        wanted
+            .filter(|cluster| {
+                let record = self.records.get(*cluster).map(|seen| &seen.object);
+                let owner = record.and_then(|record| record.owner.as_ref());
+                !owner.is_some_and(|owner| matches!(self.owner(owner), Owner::Alive(_)))
+            })
+            .cloned()
+            .collect()
+    }
+}
+
+/// The lease proves that the incarnation has ended. A lease that is behind the incarnation proves nothing.
+pub(super) fn is_over(lease: &ShardLease, incarnation: &Incarnation) -> bool {
+    lease.holder.term > incarnation.term || (lease.holder == *incarnation && lease.over)
+}
+
+fn handed_to(record: &Record) -> Option<&Incarnation> {
+    record.handover.as_ref().and_then(|handover| handover.to.as_ref())
+}
+
+/// Hand-overs under way, by shard.
+struct Moving {
+    from: BTreeMap<ShardId, usize>,
+    to: BTreeMap<ShardId, usize>,
+}
+
+impl Moving {
+    fn of(records: &BTreeMap<ClusterId, Seen<Record>>) -> Self {
+        let mut moving = Moving {
+            from: BTreeMap::new(),
+            to: BTreeMap::new(),
+        };
+        for seen in records.values() {
+            if let (Some(owner), Some(to)) = (&seen.object.owner, handed_to(&seen.object)) {
+                moving.begin(&owner.shard, &to.shard);
+            }
+        }
+        moving
+    }
+
+    /// One at a time for balance; more from a shard that wants to be empty.
+    fn allows(&self, from: &ShardId, to: &ShardId, emptied: bool) -> bool {
+        let count = |map: &BTreeMap<ShardId, usize>, id: &ShardId| map.get(id).copied().unwrap_or(0);
+        match emptied {
+            true => count(&self.to, to) < WARMING_MAX,
+            false => count(&self.from, from) == 0 && count(&self.to, to) == 0,
+        }
+    }
+
+    fn begin(&mut self, from: &ShardId, to: &ShardId) {
+        *self.from.entry(from.clone()).or_default() += 1;
+        *self.to.entry(to.clone()).or_default() += 1;
+    }
+}
+
+impl Effect {
+    /// The object that a write concerns.
+    pub fn writes(&self) -> Option<Key> {
+        match self {
+            Effect::Put(object, ..) => Some(object.key()),
+            Effect::Delete(key, ..) => Some(key.clone()),
+            _ => None,
+        }
+    }
+
+    /// The number of a write.
+    pub fn number(&self) -> u64 {
+        match self {
+            Effect::Put(.., number) | Effect::Delete(.., number) => *number,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The node against a store that answers at once: what a person can read off step by step. Everything that goes wrong is
+//! the simulation's.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use argosy_shard_coordinator::node::{Effect, Event, Identity, Node, Outcome, Wanted};
+use argosy_shard_coordinator::object::{ClusterId, Key, Object, Record, ShardId, Version};
+use argosy_shard_coordinator::timing::Timing;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A few nodes and the store between them; time moves for all at once.
+struct World {
+    nodes: BTreeMap<&'static str, Node>,
+    store: BTreeMap<Key, (Object, Version)>,
+    versions: u64,
+    now: Duration,
+    /// What nodes did, besides calls.
+    log: Vec<String>,
+}
+
+impl World {
+    fn new(names: &[&'static str]) -> Self {
+        let mut world = World {
+            nodes: BTreeMap::new(),
+            store: BTreeMap::new(),
+            versions: 0,
+            now: Duration::from_secs(1000),
+            log: Vec::new(),
+        };
+        names.iter().for_each(|name| world.start(name));
+        world
+    }
+
+    fn start(&mut self, name: &'static str) {
+        let identity = Identity {
+            shard: ShardId::new(name),
+            boot: format!("{name}-{}", self.versions).into(),
+            ordinal: None,
+            alone: true,
+        };
+        self.nodes.insert(name, Node::new(identity, Timing::default()));
+        let clusters = ["c1", "c2"].map(|cluster| (ClusterId::new(cluster), Wanted { pin: None, cost: 1 }));
+        self.tell(name, Event::Clusters(BTreeMap::from(clusters)));
+        for (object, version) in self.store.clone().into_values() {
+            self.tell(name, Event::Seen(object, version));
+        }
+        self.tell(name, Event::Listed);
+    }
+
+    fn tell(&mut self, name: &'static str, event: Event) {
+        let Some(node) = self.nodes.get_mut(name) else {
+            return;
+        };
+        for effect in node.step(self.now, event) {
+            match effect {
+                Effect::Put(object, expect, number) => {
+                    let key = object.key();
+                    let known = self.store.get(&key).map(|(_, version)| version);
+                    let outcome = if known == expect.as_ref() {
+                        self.versions += 1;
+                        let version: Version = self.versions.to_string().into();
+                        self.store.insert(key.clone(), (object.clone(), version.clone()));
+                        let others: Vec<_> = self
+                            .nodes
+                            .keys()
+                            .filter(|other| **other != name)
+                            .copied()
+                            .collect();
+                        self.tell(name, Event::Stored(key, number, Outcome::Done(version.clone())));
+                        for other in others {
+                            self.tell(other, Event::Seen(object.clone(), version.clone()));
+                        }
+                        continue;
+                    } else {
+                        Outcome::Conflict
+                    };
+                    self.tell(name, Event::Stored(key, number, outcome));
+                }
+                Effect::Delete(key, _, number) => {
+                    self.store.remove(&key);
+                    self.tell(name, Event::Stored(key, number, Outcome::Done("".into())));
+                }
+                Effect::Read(key) => {
+                    let found = self.store.get(&key).cloned();
+                    self.tell(name, Event::Fetched(key, found));
+                }
+                Effect::List => self.tell(name, Event::Listed),
+                Effect::Warm(cluster) => {
+                    self.log.push(format!("{name} warms {cluster}"));
+                    self.tell(name, Event::Warmed(cluster));
+                }
+                Effect::Drain(cluster, epoch) => {
+                    self.log.push(format!("{name} drains {cluster}"));
+                    self.tell(name, Event::Drained(cluster, epoch));
+                }
+                Effect::Own(cluster, _) => self.log.push(format!("{name} owns {cluster}")),
+                Effect::Disown(cluster) => self.log.push(format!("{name} drops {cluster}")),
+                Effect::Leave => self.log.push(format!("{name} leaves")),
+            }
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += SECOND;
+            let names: Vec<_> = self.nodes.keys().copied().collect();
+            for name in names {
+                self.tell(name, Event::Tick);
+            }
+        }
+    }
+
+    fn record(&self, cluster: &str) -> Record {
+        match &self.store[&Key::Cluster(ClusterId::new(cluster))].0 {
+            Object::Record(record) => record.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn owner(&self, cluster: &str) -> String {
+        self.record(cluster)
+            .owner
+            .map_or_else(|| "-".to_owned(), |owner| owner.to_string())
+    }
+}
+
+#[test]
+fn an_empty_store_is_settled_before_clusters_are_given_away() {
+    let mut world = World::new(&["a"]);
+    world.pass(20 * SECOND);
+    assert!(
+        world.log.is_empty(),
+        "leases that were deleted may still be in force: {:?}",
+        world.log
+    );
+    world.pass(20 * SECOND);
+    assert_eq!(
+        (world.owner("c1"), world.owner("c2")),
+        ("a#1".to_owned(), "a#1".to_owned())
+    );
+}
+
+#[test]
+fn two_shards_share_and_the_killed_ones_clusters_move_after_its_lease() {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    let (one, two) = (world.owner("c1"), world.owner("c2"));
+    assert_ne!(one, two, "each has one");
+    let epoch = world.record("c1").epoch;
+    let lost = if one == "a#1" { "a" } else { "b" };
+    world.nodes.remove(lost);
+    world.pass(20 * SECOND);
+    assert_eq!(world.owner("c1"), one, "its lease may still be in force");
+    world.pass(20 * SECOND);
+    assert_eq!(world.owner("c1"), two);
+    assert_eq!(world.record("c1").epoch, epoch + 1);
+}
+
+#[test]
+fn a_container_started_again_in_its_pod_takes_its_clusters_back_at_once() {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    let cluster = if world.owner("c1") == "a#1" { "c1" } else { "c2" };
+    let epoch = world.record(cluster).epoch;
+    world.start("a");
+    world.pass(2 * SECOND);
+    assert_eq!(
+        (world.owner(cluster), world.record(cluster).epoch),
+        ("a#2".to_owned(), epoch + 1)
+    );
+}
+
+#[test]
+fn a_shard_that_is_told_to_end_hands_over_to_a_warm_successor_and_leaves() {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    let cluster = if world.owner("c1") == "a#1" { "c1" } else { "c2" };
+    world.log.clear();
+    world.tell("a", Event::Stop);
+    world.pass(3 * SECOND);
+    let expected = [
+        format!("b warms {cluster}"),
+        format!("a drains {cluster}"),
+        format!("b owns {cluster}"),
+        format!("a drops {cluster}"),
+        "a leaves".to_owned(),
+    ];
+    let mut found = world.log.clone();
+    found.sort();
+    let mut sorted = expected.to_vec();
+    sorted.sort();
+    assert_eq!(found, sorted);
+    assert!(
+        world.log.iter().position(|line| *line == expected[0])
+            < world.log.iter().position(|line| *line == expected[1])
+    );
+    assert_eq!(world.owner(cluster), "b#1");
+}
+
+#[test]
+fn without_renewals_the_authority_ends_by_itself() {
+    let mut world = World::new(&["a"]);
+    world.pass(60 * SECOND);
+    let renewed = world.now;
+    let authority = world.nodes["a"].authority().unwrap();
+    assert!(authority.start <= renewed + Timing::default().write);
+    assert!(authority.end <= renewed + Timing::default().duration);
+}
