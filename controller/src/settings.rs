@@ -10,9 +10,9 @@ use argosy_api::annotation::SECRET_TYPE;
 use argosy_api::repository_secret::{self, secret_type};
 use argosy_api::settings::{self as parsed, IgnoreStatus};
 use argosy_api::tracking;
-use argosy_api::v1alpha1::{ResourceOverride, 
+use argosy_api::v1alpha1::{
     AppProject, ApplicationSource, HelmOptions, KustomizeOptions, RepoCreds, Repository,
-    ResourceIgnoreDifferences,
+    ResourceIgnoreDifferences, ResourceOverride,
 };
 use argosy_diff::{IgnoreRule, IgnoreRules, KnownType, KnownTypeKind};
 use argosy_health::Customizations;
@@ -535,13 +535,17 @@ mod tests {
         assert!(!matters(&config(1, "red"), &config(2, "red")));
         assert!(matters(&config(1, "red"), &config(2, "blue")));
         // A status says nothing by itself, but the health that it makes does.
-        let claim = |phase: &str| {
-            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}, "status": {"phase": phase}})
-        };
+        let claim = |phase: &str| json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}, "status": {"phase": phase}});
         assert!(matters(&claim("Pending"), &claim("Bound")));
         assert!(!matters(&claim("Bound"), &claim("Bound")));
-        let all = settings(&[(key, pointers), ("resource.ignoreResourceUpdatesEnabled", "false")]);
-        assert!((all.cluster_rules().matters)(&config(1, "red"), &config(2, "red")));
+        let all = settings(&[
+            (key, pointers),
+            ("resource.ignoreResourceUpdatesEnabled", "false"),
+        ]);
+        assert!((all.cluster_rules().matters)(
+            &config(1, "red"),
+            &config(2, "red")
+        ));
     }
 
     #[test]

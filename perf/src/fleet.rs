@@ -63,14 +63,16 @@ pub(crate) fn take(state: &mut ClusterState, bytes: &[u8]) -> Result<Touched> {
 
 /// CPU seconds of this thread.
 pub(crate) fn thread_cpu_seconds() -> Result<f64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").context("read the thread's CPU time")?;
+    let text =
+        std::fs::read_to_string("/proc/thread-self/schedstat").context("read the thread's CPU time")?;
     let nanoseconds: f64 = text.split(' ').next().unwrap_or_default().parse()?;
     Ok(nanoseconds / 1e9)
 }
 
 /// Bytes that the program has allocated now, as the allocator counts them.
 pub(crate) fn allocated() -> Result<f64> {
-    tikv_jemalloc_ctl::epoch::advance().map_err(|error| anyhow::anyhow!("advance the allocator's epoch: {error}"))?;
+    tikv_jemalloc_ctl::epoch::advance()
+        .map_err(|error| anyhow::anyhow!("advance the allocator's epoch: {error}"))?;
     let bytes = tikv_jemalloc_ctl::stats::allocated::read()
         .map_err(|error| anyhow::anyhow!("read the allocator's figures: {error}"))?;
     #[allow(clippy::cast_precision_loss)]

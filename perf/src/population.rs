@@ -56,7 +56,11 @@ impl Population {
         for old in 0..3 {
             let hash = self.hash();
             let name = format!("{}-{hash}", work.app);
-            let replicas = if old == 0 && !self.unique { 4 } else { i64::from(old == 0) };
+            let replicas = if old == 0 && !self.unique {
+                4
+            } else {
+                i64::from(old == 0)
+            };
             let set = self.replica_set(&work, &name, &hash, replicas, &deployment_uid);
             let set_uid = uid(&set);
             out.push(set);
@@ -101,7 +105,11 @@ impl Population {
     }
 
     fn plan(&mut self, index: usize) -> Workload {
-        let app = format!("{}-{}-{index:05}", self.words[index % 97], self.words[index % 1009]);
+        let app = format!(
+            "{}-{}-{index:05}",
+            self.words[index % 97],
+            self.words[index % 1009]
+        );
         let team = self.words[index % 20].clone();
         let image = format!("registry.example.com/{team}/{app}:1.{}.{}", index % 9, index % 31);
         let containers = if index % 5 < 3 { 1 } else { 2 };
@@ -151,8 +159,14 @@ impl Population {
             .collect();
         let (name, image) = match (number, self.unique) {
             (0, false) => (work.app.clone(), work.image.clone()),
-            (_, true) => (self.random(9), format!("registry.example.com/{}:{}", self.random(12), self.random(8))),
-            _ => ("proxy".to_owned(), "registry.example.com/mesh/proxy:2.1.0".to_owned()),
+            (_, true) => (
+                self.random(9),
+                format!("registry.example.com/{}:{}", self.random(12), self.random(8)),
+            ),
+            _ => (
+                "proxy".to_owned(),
+                "registry.example.com/mesh/proxy:2.1.0".to_owned(),
+            ),
         };
         let probe = |path: &str| {
             json!({"httpGet": {"path": path, "port": "http", "scheme": "HTTP"}, "periodSeconds": 10, "timeoutSeconds": 1,
@@ -285,9 +299,7 @@ impl Population {
         self.served(&mut pod, "kube-controller-manager", "Update");
         let delay = 4 + i64::try_from(self.chance.below(30)).unwrap_or(0);
         let (start, ready) = (self.time(0), self.time(delay));
-        let condition = |kind: &str, at: &str| {
-            json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": at, "observedGeneration": 1})
-        };
+        let condition = |kind: &str, at: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": at, "observedGeneration": 1});
         let statuses: Vec<Value> = work
             .containers
             .iter()
@@ -302,7 +314,12 @@ impl Population {
                 })
             })
             .collect();
-        let ip = format!("10.{}.{}.{}", self.chance.below(4), self.chance.below(256), self.chance.below(256));
+        let ip = format!(
+            "10.{}.{}.{}",
+            self.chance.below(4),
+            self.chance.below(256),
+            self.chance.below(256)
+        );
         let host = format!("10.0.{}.{node}", node % 16);
         pod["status"] = json!({
             "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "hostIP": host, "hostIPs": [{"ip": host}],
@@ -374,7 +391,12 @@ impl Population {
             } else {
                 // Files of one kind look alike; values differ.
                 let at = text.lines().count();
-                format!("{}.{}: {}\n", self.words[at], self.words[at * 7 % 2000], self.words[self.chance.below(2000)])
+                format!(
+                    "{}.{}: {}\n",
+                    self.words[at],
+                    self.words[at * 7 % 2000],
+                    self.words[self.chance.below(2000)]
+                )
             };
             text.push_str(&line);
         }
@@ -437,7 +459,8 @@ impl Population {
                      "rules": [{"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]},
         });
         let mut live = self.managed(work, wanted);
-        live["status"] = json!({"loadBalancer": {"ingress": [{"hostname": "lb-1.eu-west-1.elb.example.com"}]}});
+        live["status"] =
+            json!({"loadBalancer": {"ingress": [{"hostname": "lb-1.eu-west-1.elb.example.com"}]}});
         self.status_manager(&mut live, "nginx-ingress-controller");
         live
     }
@@ -485,7 +508,8 @@ impl Population {
                      "storageClassName": "gp3", "volumeMode": "Filesystem", "volumeName": format!("pvc-{}", self.uuid())},
         });
         self.served(&mut claim, "kube-controller-manager", "Update");
-        claim["status"] = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}, "phase": "Bound"});
+        claim["status"] =
+            json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}, "phase": "Bound"});
         self.status_manager(&mut claim, "kube-controller-manager");
         claim
     }
@@ -507,7 +531,8 @@ impl Population {
         );
         wanted["metadata"]["annotations"] = json!({"argocd.argoproj.io/tracking-id": tracking});
         let applied = format!("{wanted}\n");
-        wanted["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json!(applied);
+        wanted["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =
+            json!(applied);
         self.served(&mut wanted, "argocd-controller", "Update");
         wanted
     }
@@ -561,16 +586,27 @@ impl Population {
 
     fn uuid(&mut self) -> String {
         let hex = self.hex(32);
-        format!("{}-{}-4{}-a{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
+        format!(
+            "{}-{}-4{}-a{}-{}",
+            &hex[..8],
+            &hex[8..12],
+            &hex[13..16],
+            &hex[17..20],
+            &hex[20..32]
+        )
     }
 
     fn hex(&mut self, len: usize) -> String {
-        (0..len).map(|_| char::from(b"0123456789abcdef"[self.chance.below(16)])).collect()
+        (0..len)
+            .map(|_| char::from(b"0123456789abcdef"[self.chance.below(16)]))
+            .collect()
     }
 
     fn hash(&mut self) -> String {
         let alphabet = b"bcdfghjklmnpqrstvwxz2456789";
-        (0..9).map(|_| char::from(alphabet[self.chance.below(alphabet.len())])).collect()
+        (0..9)
+            .map(|_| char::from(alphabet[self.chance.below(alphabet.len())]))
+            .collect()
     }
 
     fn suffix(&mut self) -> String {
@@ -578,7 +614,9 @@ impl Population {
     }
 
     fn random(&mut self, len: usize) -> String {
-        (0..len).map(|_| char::from(b'a' + u8::try_from(self.chance.below(26)).unwrap_or(0))).collect()
+        (0..len)
+            .map(|_| char::from(b'a' + u8::try_from(self.chance.below(26)).unwrap_or(0)))
+            .collect()
     }
 }
 
@@ -653,16 +691,26 @@ fn time_text(seconds: i64) -> String {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
 }
 
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let word =
+            chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for at in 0..4 {
             if at <= chunk.len() {
                 out.push(char::from(ALPHABET[(word >> (18 - 6 * at) & 63) as usize]));

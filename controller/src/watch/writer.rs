@@ -225,7 +225,11 @@ impl Writer {
     /// Rules about what does not matter are for what an Application tracks itself, and for what asks for them.
     fn matters(&self, update: &Update) -> bool {
         let asks = || {
-            let path = ["metadata", "annotations", argosy_api::annotation::IGNORE_RESOURCE_UPDATES];
+            let path = [
+                "metadata",
+                "annotations",
+                argosy_api::annotation::IGNORE_RESOURCE_UPDATES,
+            ];
             update.after.str_at(&path).as_deref() == Some("true")
         };
         if !update.tracked && !asks() {

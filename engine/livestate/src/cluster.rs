@@ -133,7 +133,15 @@ impl ClusterState {
             .collect();
         changed
             .into_iter()
-            .map(|(id, resource, app)| self.put(Some(id), Resource { app, ..(*resource).clone() }))
+            .map(|(id, resource, app)| {
+                self.put(
+                    Some(id),
+                    Resource {
+                        app,
+                        ..(*resource).clone()
+                    },
+                )
+            })
             .collect()
     }
 
@@ -289,10 +297,14 @@ impl ClusterState {
         };
         if old.map(|row| &row.owners) != new.map(|row| &row.owners) {
             if let Some(row) = old {
-                tokens(view, row).into_iter().for_each(|token| view.owned.remove(token, id));
+                tokens(view, row)
+                    .into_iter()
+                    .for_each(|token| view.owned.remove(token, id));
             }
             if let Some(row) = new {
-                tokens(view, row).into_iter().for_each(|token| view.owned.insert(token, id));
+                tokens(view, row)
+                    .into_iter()
+                    .for_each(|token| view.owned.insert(token, id));
             }
         }
         if old.map(|row| row.uid) != new.map(|row| row.uid) {
@@ -301,8 +313,12 @@ impl ClusterState {
         }
         let app = |row: &Row| row.app.as_deref().map(token);
         if old.map(app) != new.map(app) {
-            old.and_then(app).into_iter().for_each(|app| view.by_app.remove(app, id));
-            new.and_then(app).into_iter().for_each(|app| view.by_app.insert(app, id));
+            old.and_then(app)
+                .into_iter()
+                .for_each(|app| view.by_app.remove(app, id));
+            new.and_then(app)
+                .into_iter()
+                .for_each(|app| view.by_app.insert(app, id));
         }
         // A row keeps its key: only the first and the last have another.
         if old.is_none() || new.is_none() {

@@ -39,7 +39,10 @@ impl Snapshot {
     /// The owners of an object that are there.
     pub fn parents(&self, resource: &Resource) -> Vec<Arc<Resource>> {
         let row = self.row_of(resource);
-        self.owners_of(&row).into_iter().map(|id| self.resource(id)).collect()
+        self.owners_of(&row)
+            .into_iter()
+            .map(|id| self.resource(id))
+            .collect()
     }
 
     /// Instance names of the Applications that an object belongs to, sorted: its own, or else those of its owners, owners
@@ -109,7 +112,11 @@ impl Snapshot {
     fn owners_of(&self, row: &Row) -> Vec<RowId> {
         let mut owners = Vec::new();
         for owner in row.owners.tokens() {
-            owners.extend(self.find_uid(*owner).take(1).filter(|id| self.row(*id).may_own(row)));
+            owners.extend(
+                self.find_uid(*owner)
+                    .take(1)
+                    .filter(|id| self.row(*id).may_own(row)),
+            );
         }
         if row.owners.tokens().is_empty() {
             owners.extend(self.inferred_owner(row));
@@ -179,8 +186,10 @@ fn claims_of(name: &str) -> impl Iterator<Item = (&str, &str)> {
         let is_ordinal = !ordinal.is_empty() && ordinal.bytes().all(|byte| byte.is_ascii_digit());
         is_ordinal.then_some(rest)
     });
-    rest.into_iter()
-        .flat_map(|rest| rest.match_indices('-').map(move |(at, _)| (&rest[..at], &rest[at + 1..])))
+    rest.into_iter().flat_map(|rest| {
+        rest.match_indices('-')
+            .map(move |(at, _)| (&rest[..at], &rest[at + 1..]))
+    })
 }
 
 fn set_token(namespace: u32, set: &str) -> u64 {

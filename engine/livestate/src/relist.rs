@@ -48,7 +48,9 @@ impl Listed {
     }
 
     fn contains(&self, row: RowId) -> bool {
-        self.0.get(row as usize / 64).is_some_and(|bits| bits >> (row % 64) & 1 == 1)
+        self.0
+            .get(row as usize / 64)
+            .is_some_and(|bits| bits >> (row % 64) & 1 == 1)
     }
 }
 

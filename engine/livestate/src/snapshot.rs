@@ -104,7 +104,9 @@ impl Snapshot {
 
     /// Kinds of which there is at least one object, in no order.
     pub fn kinds(&self) -> impl Iterator<Item = GroupKind> {
-        self.kinds.values().map(|kind| GroupKind::new(&*kind.group, &*kind.kind))
+        self.kinds
+            .values()
+            .map(|kind| GroupKind::new(&*kind.group, &*kind.kind))
     }
 
     /// All objects, in no order. For audits and exports; nothing that answers for one Application uses it.
@@ -149,7 +151,9 @@ impl Snapshot {
     }
 
     pub(crate) fn kind(&self, row: &Row) -> &Kind {
-        self.kinds.get(&row.kind).expect("the kind of a row is there as long as the row")
+        self.kinds
+            .get(&row.kind)
+            .expect("the kind of a row is there as long as the row")
     }
 
     pub(crate) fn find(&self, key: &ResourceKey) -> Option<RowId> {
@@ -186,7 +190,11 @@ impl Snapshot {
         ResourceKey::new(
             &*kind.group,
             &*kind.kind,
-            if row.namespace == 0 { String::new() } else { row.document.namespace() },
+            if row.namespace == 0 {
+                String::new()
+            } else {
+                row.document.namespace()
+            },
             row.document.name(),
         )
     }

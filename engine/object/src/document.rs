@@ -181,7 +181,10 @@ impl Arrived<'_> {
                 let value = match node {
                     Node::Map(entries) => {
                         let kept = entries.iter().filter(|(_, node)| small(node));
-                        Value::Object(kept.map(|(name, node)| ((*name).to_owned(), node.value())).collect())
+                        Value::Object(
+                            kept.map(|(name, node)| ((*name).to_owned(), node.value()))
+                                .collect(),
+                        )
                     }
                     node => node.value(),
                 };

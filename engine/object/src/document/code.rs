@@ -265,7 +265,9 @@ pub(super) trait Write: Extend<u8> {
             }
             Raw::Text(text) => self.text(text),
             Raw::Word(id) if id < 1 << 14 => self.raw(&[WORD_14 | (id >> 8) as u8, id as u8]),
-            Raw::Word(id) if id < 1 << 22 => self.raw(&[WORD_22 | (id >> 16) as u8, (id >> 8) as u8, id as u8]),
+            Raw::Word(id) if id < 1 << 22 => {
+                self.raw(&[WORD_22 | (id >> 16) as u8, (id >> 8) as u8, id as u8])
+            }
             Raw::Word(id) => {
                 self.raw(&[WORD]);
                 self.number(u64::from(id));

@@ -59,9 +59,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn register(&self, register: Register) -> &str {
-        let [namespace, uid, version] = self.texts.get_or_init(|| {
-            [self.namespace, self.uid, self.version].map(|raw| self.text(raw).into_owned())
-        });
+        let [namespace, uid, version] = self
+            .texts
+            .get_or_init(|| [self.namespace, self.uid, self.version].map(|raw| self.text(raw).into_owned()));
         registers(self.name, namespace, uid, version)[register as usize]
     }
 

@@ -310,7 +310,10 @@ impl<'a> Encoder<'a> {
         if own.len() < LOCAL_FROM {
             return out.raw(&own);
         }
-        let number = self.locals.borrow_mut().add(hash, self.bump.alloc_str(text), &own);
+        let number = self
+            .locals
+            .borrow_mut()
+            .add(hash, self.bump.alloc_str(text), &own);
         out.value(&Raw::Local(number));
     }
 
@@ -318,7 +321,8 @@ impl<'a> Encoder<'a> {
     fn plain(&self, text: &str, fixed: Option<&Fixed>, out: &mut BumpVec<'a, u8>) {
         let taken = text.len() >= WORD_FROM
             && (self.shared_text(text, out)
-                || !matches!(typed::read(text), Some(Typed::Uuid(_))) && word(text, HASHER.hash_one(text), out));
+                || !matches!(typed::read(text), Some(Typed::Uuid(_)))
+                    && word(text, HASHER.hash_one(text), out));
         if !taken {
             self.own_text(text, fixed, out);
         }
@@ -463,7 +467,9 @@ impl<'a> Encoder<'a> {
             (Node::Signed(number), Fixed::Signed(known)) => number == *known,
             (Node::Float(number), Fixed::Float(known)) => number.to_bits() == known.to_bits(),
             (Node::Text(text), Fixed::Text(known)) => *text == **known,
-            (Node::Text(text), Fixed::Time(after)) => typed::read(text) == Some(Typed::Time(self.base + after)),
+            (Node::Text(text), Fixed::Time(after)) => {
+                typed::read(text) == Some(Typed::Time(self.base + after))
+            }
             (Node::Text(text), Fixed::Parts(parts)) => parts
                 .iter()
                 .try_fold(text, |rest, part| match part {
@@ -514,7 +520,11 @@ fn is_value_key(key: &str) -> bool {
 }
 
 /// Writes JSON text as this process does, or as Go does.
-pub(super) fn write_json(value: &impl serde::Serialize, escaped: bool, out: impl io::Write) -> io::Result<()> {
+pub(super) fn write_json(
+    value: &impl serde::Serialize,
+    escaped: bool,
+    out: impl io::Write,
+) -> io::Result<()> {
     let written = if escaped {
         value.serialize(&mut serde_json::Serializer::new(Escaping(out)))
     } else {

@@ -78,7 +78,9 @@ impl<T> Pool<T> {
     /// Takes a user away, and the item when that was the last one.
     pub(super) fn release(&self, id: Id) {
         // The item goes after the lock: its end may release other items.
-        let _gone = self.shards[id as usize % SHARDS].write().release(id as usize / SHARDS);
+        let _gone = self.shards[id as usize % SHARDS]
+            .write()
+            .release(id as usize / SHARDS);
     }
 
     /// How many items there are.
@@ -129,7 +131,8 @@ impl<T> Shard<T> {
         if self.index.is_empty() {
             (self.entries, self.free, self.index) = (Vec::new(), Vec::new(), HashTable::new());
         } else {
-            self.free.push(u32::try_from(at).expect("it came from a number of 32 bits"));
+            self.free
+                .push(u32::try_from(at).expect("it came from a number of 32 bits"));
         }
         item
     }

@@ -45,7 +45,10 @@ impl<'a> Node<'a> {
                 Node::List(bump.alloc_slice_fill_iter(items.iter().map(|item| Node::of(item, bump))))
             }
             Value::Object(map) => Node::Map(
-                bump.alloc_slice_fill_iter(map.iter().map(|(name, value)| (name.as_str(), Node::of(value, bump)))),
+                bump.alloc_slice_fill_iter(
+                    map.iter()
+                        .map(|(name, value)| (name.as_str(), Node::of(value, bump))),
+                ),
             ),
         }
     }

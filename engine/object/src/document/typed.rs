@@ -30,7 +30,9 @@ pub(super) fn read(text: &str) -> Option<Typed<'_>> {
     let bytes = text.as_bytes();
     let (first, last) = (*bytes.first()?, *bytes.last()?);
     if bytes.len() == 20 && last == b'Z' && bytes[10] == b'T' {
-        return time(bytes).filter(|time| time_text(*time) == text).map(Typed::Time);
+        return time(bytes)
+            .filter(|time| time_text(*time) == text)
+            .map(Typed::Time);
     }
     if bytes.len() == 36 && bytes[8] == b'-' {
         return uuid(bytes).map(Typed::Uuid);
@@ -47,7 +49,11 @@ pub(super) fn read(text: &str) -> Option<Typed<'_>> {
         }
     }
     if bytes.len() >= HEX_LEN_MIN && hex_digit(last).is_some() {
-        let digits = bytes.iter().rev().take_while(|byte| hex_digit(**byte).is_some()).count();
+        let digits = bytes
+            .iter()
+            .rev()
+            .take_while(|byte| hex_digit(**byte).is_some())
+            .count();
         let digits = digits - digits % 2;
         if digits >= HEX_LEN_MIN {
             let (prefix, tail) = text.split_at(bytes.len() - digits);
@@ -63,7 +69,14 @@ pub(super) fn read(text: &str) -> Option<Typed<'_>> {
 
 pub(super) fn uuid_text(bytes: &[u8]) -> String {
     let hex = hex_text(bytes);
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }
 
 pub(super) fn hex_text(bytes: &[u8]) -> String {
@@ -107,7 +120,8 @@ pub(super) fn time_text(seconds: i64) -> String {
 fn time(text: &[u8]) -> Option<i64> {
     let number = |from: usize, to: usize| {
         text[from..to].iter().try_fold(0i64, |number, byte| {
-            byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0'))
+            byte.is_ascii_digit()
+                .then(|| number * 10 + i64::from(byte - b'0'))
         })
     };
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
@@ -168,14 +182,28 @@ mod tests {
             assert_eq!(read(text), Some(Typed::Time(seconds)));
             assert_eq!(time_text(seconds), text);
         }
-        for text in ["2026-02-30T00:00:00Z", "2026-13-01T00:00:00Z", "2026-01-01T24:00:00Z", "2026-01-01t00:00:00Z"] {
+        for text in [
+            "2026-02-30T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01t00:00:00Z",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }
 
     #[test]
     fn what_would_not_come_back_the_same_stays_text() {
-        for text in ["", "007", "1.2.3", "10.0.0.01", "10.0.0.256", "0123456789ABCDEF0123456789ABCDEF+", "-1", "ü"] {
+        for text in [
+            "",
+            "007",
+            "1.2.3",
+            "10.0.0.01",
+            "10.0.0.256",
+            "0123456789ABCDEF0123456789ABCDEF+",
+            "-1",
+            "ü",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
         assert_eq!(read("8A2B0000-0000-4000-a000-000000000000"), None);
@@ -186,16 +214,22 @@ mod tests {
     #[test]
     fn ids_digests_numbers_and_addresses_are_recognised() {
         let uuid = "8a2b0000-0000-4000-a000-00000000000f";
-        let Some(Typed::Uuid(bytes)) = read(uuid) else { panic!() };
+        let Some(Typed::Uuid(bytes)) = read(uuid) else {
+            panic!()
+        };
         assert_eq!(uuid_text(&bytes), uuid);
         let digest = "0123456789abcdef".repeat(4);
         let image = format!("registry/x@sha256:{digest}");
-        let Some(Typed::Hex(prefix, bytes)) = read(&image) else { panic!() };
+        let Some(Typed::Hex(prefix, bytes)) = read(&image) else {
+            panic!()
+        };
         assert_eq!((prefix, hex_text(&bytes)), ("registry/x@sha256:", digest));
         assert_eq!(read("18446744073709551615"), None);
         assert_eq!(read("1234567"), Some(Typed::Digits(1_234_567)));
         assert_eq!(read("10.0.0.1"), Some(Typed::Ipv4([10, 0, 0, 1])));
-        let Some(Typed::Base64(bytes)) = read("aGVsbG8gd29ybGQsIGhlbGxv") else { panic!() };
+        let Some(Typed::Base64(bytes)) = read("aGVsbG8gd29ybGQsIGhlbGxv") else {
+            panic!()
+        };
         assert_eq!(bytes, b"hello world, hello");
     }
 }

@@ -24,12 +24,22 @@ fn text() -> impl Strategy<Value = String> {
 
 /// JSON as clients record it, with Go's escapes and without, and JSON that cannot be written the same way again.
 fn json_text() -> impl Strategy<Value = String> {
-    ("[a-z<>&]{0,8}", any::<i64>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(text, number, line, escape, space)| {
-            let mut out = json!({"metadata": {"name": text, "labels": {"app": "x"}}, "spec": {"replicas": number}})
-                .to_string();
+    (
+        "[a-z<>&]{0,8}",
+        any::<i64>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(text, number, line, escape, space)| {
+            let mut out =
+                json!({"metadata": {"name": text, "labels": {"app": "x"}}, "spec": {"replicas": number}})
+                    .to_string();
             if escape {
-                out = out.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+                out = out
+                    .replace('<', "\\u003c")
+                    .replace('>', "\\u003e")
+                    .replace('&', "\\u0026");
             }
             if space {
                 out = out.replace(':', ": ");
@@ -38,8 +48,7 @@ fn json_text() -> impl Strategy<Value = String> {
                 out.push('\n');
             }
             out
-        },
-    )
+        })
 }
 
 fn leaf() -> impl Strategy<Value = Value> {
@@ -49,7 +58,9 @@ fn leaf() -> impl Strategy<Value = Value> {
         any::<u64>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         (-100..200i64).prop_map(Value::from),
-        any::<f64>().prop_filter("JSON knows only finite numbers", |number| number.is_finite()).prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("JSON knows only finite numbers", |number| number.is_finite())
+            .prop_map(Value::from),
         text().prop_map(Value::from),
     ]
 }
@@ -139,8 +150,16 @@ fn threads_that_keep_and_drop_the_same_things_do_not_disturb_each_other() {
             scope.spawn(move || {
                 for round in 0..500 {
                     let name = format!("thread-{}-{}", thread % 2, round % 7);
-                    let list: Vec<Value> = (0..round % 13).map(|n| json!({"name": name, "n": n, "x": null})).collect();
-                    let object = object(&json!({ "list": list }), &name, "u", "2026-01-01T00:00:00Z", "12345");
+                    let list: Vec<Value> = (0..round % 13)
+                        .map(|n| json!({"name": name, "n": n, "x": null}))
+                        .collect();
+                    let object = object(
+                        &json!({ "list": list }),
+                        &name,
+                        "u",
+                        "2026-01-01T00:00:00Z",
+                        "12345",
+                    );
                     let kept: Vec<_> = (0..8).map(|_| Document::from_value(&object)).collect();
                     assert!(kept.iter().all(|document| document.value() == object));
                 }
