@@ -107,6 +107,9 @@ fn clusters_always_find_an_owner_and_never_two() {
         for name in ["d", "e", "f"] {
             shards.start(&installation, name)?;
         }
+        for name in ["d", "e", "f"] {
+            joined(&api, name).await?;
+        }
         shards.settled(&api, "from two to five").await?;
         for name in ["a", "d", "e"] {
             shards.signal(name, "TERM")?;
@@ -183,6 +186,27 @@ async fn records(api: &Api) -> Result<BTreeMap<String, (String, u64)>> {
         records.insert(cluster, (owner, state["epoch"].as_u64().unwrap_or_default()));
     }
     Ok(records)
+}
+
+/// Waits until the shard holds a lease.
+async fn joined(api: &Api, name: &str) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        for lease in api.list(LEASE, NAMESPACE).await? {
+            let is_shard = lease["metadata"]["labels"]["argosy.dev/lease"] == "shard";
+            let state = lease["metadata"]["annotations"]["argosy.dev/state"]
+                .as_str()
+                .unwrap_or("{}");
+            let state: Value = serde_json::from_str(state)?;
+            if is_shard && state["holder"]["shard"] == name && state["over"] == false {
+                return Ok(());
+            }
+        }
+        if started.elapsed() > PATIENCE {
+            bail!("shard {name} takes no lease");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Shards that run, by name. Whatever runs at the end is killed.
