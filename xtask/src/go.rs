@@ -62,17 +62,19 @@ pub(crate) fn build_servers() -> Result<()> {
     Ok(())
 }
 
-/// Builds the render worker (Helm and Kustomize as libraries) beside the `argosy` program of both profiles.
+/// Builds the render worker (Helm and Kustomize as libraries) beside the `argosy` program of both profiles. Without cgo, as
+/// in the image: behind its fence it cannot load libraries.
 ///
 /// # Errors
 /// When the build fails.
 pub(crate) fn build_render_worker() -> Result<()> {
-    build(
+    let mut command = go_build(
         &worker_dir(),
         "./cmd/argosy-render-worker",
         &render_worker(),
         "-s -w",
-    )
+    );
+    shell::run(command.env("CGO_ENABLED", "0"))
 }
 
 /// Where the servers are built to.
@@ -103,11 +105,15 @@ fn kubernetes_version(module: &Path) -> Result<String> {
 }
 
 fn build(module: &Path, package: &str, output: &Path, flags: &str) -> Result<()> {
+    shell::run(&mut go_build(module, package, output, flags))
+}
+
+fn go_build(module: &Path, package: &str, output: &Path, flags: &str) -> Command {
     let mut command = Command::new("go");
     command
         .args(["build", "-trimpath", "-ldflags", flags, "-o"])
         .arg(output)
         .arg(package)
         .current_dir(module);
-    shell::run(&mut command)
+    command
 }
