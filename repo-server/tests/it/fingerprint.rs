@@ -45,6 +45,7 @@ async fn every_parameter_is_part_of_the_key() {
     let base = request(&repo, at("web"));
     let first = rendered(&fixture, &base).await;
     assert!(Arc::ptr_eq(&first, &rendered(&fixture, &base).await));
+    #[allow(clippy::type_complexity)]
     let flips: Vec<(&str, fn(&mut Request))> = vec![
         ("name", |r| r.app_name = "other".into()),
         ("namespace", |r| r.namespace = "other".into()),

@@ -335,6 +335,7 @@ mod tests {
 
     #[test]
     fn each_host_tells_its_pushes() {
+        #[allow(clippy::type_complexity)]
         let cases: Vec<(&[(&'static str, &str)], Value, &str, &str, bool)> = vec![
             (
                 &[("x-gogs-event", "push")],

@@ -496,6 +496,8 @@ fn shape_of(steps: &[Step<'_>]) -> Option<(super::pool::Id, Arc<Shape>)> {
 
 /// Writes the number of a word, if the text is one or becomes one now.
 fn word(text: &str, hash: u64, out: &mut impl Write) -> bool {
+    // The table keeps boxed texts and hands out references to them.
+    #[allow(clippy::borrowed_box)]
     let is = |word: &Box<str>| **word == *text;
     let id = match WORDS.find(hash, is) {
         Some(id) => id,

@@ -1,4 +1,5 @@
 //! Whatever is kept comes back exactly, whatever else is kept at the time.
+#![allow(clippy::unwrap_used)]
 
 use argosy_object::{ContentHash, Document, Value};
 use proptest::prelude::*;
