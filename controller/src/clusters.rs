@@ -5,7 +5,7 @@
 //! Secret goes or it is not ours any longer. A Secret that changes its address or credentials starts its cluster anew and
 //! leaves the others alone; one that cannot be read is an error for those who want that cluster.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -806,24 +806,27 @@ impl Cluster {
         all
     }
 
-    /// Waits a moment for those of `kinds` that the cluster serves only since just now. For a second or so after a kind
-    /// came, its API server refuses to list it, which says nothing about its objects.
-    pub async fn first_lists(&self, kinds: &BTreeSet<GroupKind>) {
+    /// Waits a moment for those of the `wanted` kinds that the cluster serves only since just now. For a second or so
+    /// after a kind came, its API server refuses to list it, which says nothing about its objects.
+    pub async fn first_lists(&self, wanted: impl Fn(&GroupKind) -> bool) {
         let deadline = tokio::time::Instant::now() + FIRST_LIST_PATIENCE;
-        while self.is_new(kinds) && tokio::time::Instant::now() < deadline {
+        while self.any_new(&wanted) && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(FIRST_LIST_POLL).await;
         }
     }
 
-    fn is_new(&self, kinds: &BTreeSet<GroupKind>) -> bool {
+    /// Almost always nothing is pending, and then no look pays for the question.
+    fn any_new(&self, wanted: impl Fn(&GroupKind) -> bool) -> bool {
+        let pending = self.shared.pending.read();
+        if pending.is_empty() {
+            return false;
+        }
         let now = Timestamp::now();
         let failures = self.shared.failures.read();
         let young = |failure: &KindFailure| now.duration_since(failure.since) < FIRST_LIST_GRACE;
-        self.shared
-            .pending
-            .read()
+        pending
             .iter()
-            .any(|scope| kinds.contains(&scope.kind) && failures.get(scope).is_none_or(young))
+            .any(|scope| failures.get(scope).is_none_or(young) && wanted(&scope.kind))
     }
 
     /// Why not everything is known of a kind; `None` if absence of its objects means that they do not exist.

@@ -545,7 +545,7 @@ impl<'a> Scene<'a> {
             message,
         };
         let request = Request {
-            sources: reconcile::sources(&self.app.spec),
+            sources: self.app.spec.effective_sources(),
             refresh: Refresh::Recent,
             ..Request::default()
         };

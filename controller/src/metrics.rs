@@ -240,7 +240,9 @@ impl StateCollector {
             } else {
                 ""
             };
-            let source = crate::reconcile::sources(&app.spec)
+            let source = app
+                .spec
+                .effective_sources()
                 .into_iter()
                 .next()
                 .unwrap_or_default();

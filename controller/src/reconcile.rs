@@ -51,7 +51,6 @@ use crate::status::patch_between;
 use argosy_api::sync_window as window;
 use autosync::Autosync;
 pub use compare::Managed;
-pub(crate) use desired::{has_multiple_sources, sources};
 
 /// After a write of the status failed, the pass is repeated after so long.
 const RETRY: Duration = Duration::from_secs(5);
@@ -231,7 +230,7 @@ pub async fn compare_for(
     let desired = desired::desired(&render, request, known)
         .await
         .map_err(|message| Error::Render { message })?;
-    cluster.first_lists(&desired.kinds()).await;
+    cluster.first_lists(|kind| desired.wants(kind)).await;
     let facts = live::Facts {
         app: app.clone(),
         project,
@@ -297,7 +296,7 @@ fn found(ctx: &Context, app: &Application, compared: &Compared, now: jiff::Times
     };
     set_health(&mut status, &compared.health, time);
     status.summary = live::summary(compared);
-    let multiple = has_multiple_sources(&app.spec);
+    let multiple = app.spec.has_multiple_sources();
     let types = compared.source_types.clone();
     (status.source_type, status.source_types) = if multiple {
         (String::new(), types)
@@ -412,7 +411,7 @@ fn failed(
 }
 
 fn sync_status(app: &Application, code: SyncStatusCode, revisions: &[String]) -> SyncStatus {
-    let multiple = has_multiple_sources(&app.spec);
+    let multiple = app.spec.has_multiple_sources();
     let mut compared_to = ComparedTo {
         destination: app.spec.destination.clone(),
         ignore_differences: app.spec.ignore_differences.clone(),
@@ -421,7 +420,12 @@ fn sync_status(app: &Application, code: SyncStatusCode, revisions: &[String]) ->
     if multiple {
         compared_to.sources = app.spec.sources.clone();
     } else {
-        compared_to.source = sources(&app.spec).into_iter().next().unwrap_or_default();
+        compared_to.source = app
+            .spec
+            .effective_sources()
+            .into_iter()
+            .next()
+            .unwrap_or_default();
     }
     let (revision, revisions) = match multiple {
         true => (String::new(), revisions.to_vec()),
@@ -564,9 +568,9 @@ fn request(app: &Application, work: &Work) -> Request {
     let asked = app.metadata.annotations.get(annotation::REFRESH);
     let hard = asked.is_some_and(|text| annotation::Refresh::parse(text) == annotation::Refresh::Hard);
     let mut refresh = work.refresh;
-    let sources = sources(&app.spec);
+    let sources = app.spec.effective_sources();
     let compared_to = &app.status.sync.compared_to;
-    let same_sources = match has_multiple_sources(&app.spec) {
+    let same_sources = match app.spec.has_multiple_sources() {
         true => compared_to.sources == sources,
         false => sources.first() == Some(&compared_to.source),
     };

@@ -8,6 +8,7 @@
 //! With `unique`, nothing repeats that need not: every template has environment variables, labels, annotations and images
 //! of its own, and every Pod is the only one of its template. That is the worst case of a store that shares.
 
+use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
 use crate::chance::Chance;
@@ -681,43 +682,13 @@ fn fields_below(value: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// RFC 3339 in UTC (days from civil, after the usual era arithmetic).
+/// RFC 3339 in UTC.
 fn time_text(seconds: i64) -> String {
-    let (days, rest) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    jiff::Timestamp::from_second(seconds)
+        .expect("moments of a population lie within a year of its seed's")
+        .to_string()
 }
 
 fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let word =
-            chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for at in 0..4 {
-            if at <= chunk.len() {
-                out.push(char::from(ALPHABET[(word >> (18 - 6 * at) & 63) as usize]));
-            } else {
-                out.push('=');
-            }
-        }
-    }
-    out
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -28,7 +28,6 @@ use crate::live::Live;
 use crate::state::ControlPlane;
 use crate::targets::Targets;
 
-pub(crate) use application::spec_sources;
 pub(crate) use repository::ConnectionStates;
 
 /// What people set for this process.

@@ -18,7 +18,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::metrics::Metrics;
-use crate::service::spec_sources;
 use crate::state::ControlPlane;
 
 /// Pushes that may wait; Argo CD's length of the queue.
@@ -110,7 +109,7 @@ impl Webhooks {
 
 /// Could any of the pushes change what an Application wants?
 fn touches(app: &Application, pushes: &HashSet<Push>) -> bool {
-    let mut sources = spec_sources(&app.spec);
+    let mut sources = app.spec.effective_sources();
     if let Some(hydrator) = &app.spec.source_hydrator {
         sources.push(ApplicationSource {
             repo_url: hydrator.dry_source.repo_url.clone(),

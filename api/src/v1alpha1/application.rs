@@ -87,6 +87,34 @@ pub struct ApplicationSpec {
     pub source_hydrator: Option<SourceHydrator>,
 }
 
+impl ApplicationSpec {
+    /// The sources that count, one or several: a hydrator's, else `sources`, else `source`.
+    pub fn effective_sources(&self) -> Vec<ApplicationSource> {
+        if let Some(hydrator) = &self.source_hydrator {
+            let (dry, sync) = (&hydrator.dry_source, &hydrator.sync_source);
+            return vec![ApplicationSource {
+                repo_url: if sync.repo_url.is_empty() {
+                    dry.repo_url.clone()
+                } else {
+                    sync.repo_url.clone()
+                },
+                target_revision: sync.target_branch.clone(),
+                path: sync.path.clone(),
+                ..ApplicationSource::default()
+            }];
+        }
+        if !self.sources.is_empty() {
+            return self.sources.clone();
+        }
+        self.source.iter().cloned().collect()
+    }
+
+    /// Do `sources` count, rather than one `source`? Then the plural fields of the status do as well.
+    pub fn has_multiple_sources(&self) -> bool {
+        self.source_hydrator.is_none() && !self.sources.is_empty()
+    }
+}
+
 /// The cluster and namespace resources go to; exactly one of `server` and `name` is given.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]

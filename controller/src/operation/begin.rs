@@ -326,9 +326,9 @@ fn filled(revisions: Vec<String>, sources: &[ApplicationSource]) -> Vec<String> 
 /// The result as it is before anything is known: what was asked for, or what the spec says.
 fn requested(app: &Application, sync: &SyncOperation) -> SyncOperationResult {
     let of_spec = || {
-        let sources = reconcile::sources(&app.spec);
+        let sources = app.spec.effective_sources();
         let source = sources.first().cloned().unwrap_or_default();
-        let several = if reconcile::has_multiple_sources(&app.spec) {
+        let several = if app.spec.has_multiple_sources() {
             sources
         } else {
             Vec::new()

@@ -10,7 +10,6 @@ use argosy_sync::{OperationPhase as TaskPhase, Step};
 
 use super::begin::Session;
 use super::desk::Desk;
-use crate::reconcile::{has_multiple_sources, sources};
 
 /// The newer revisions, if the operation is automated and the comparison has found others than it goes to.
 pub(super) fn newer(desk: &Desk<'_>) -> Option<String> {
@@ -25,20 +24,20 @@ pub(super) fn newer(desk: &Desk<'_>) -> Option<String> {
     if found.status != SyncStatusCode::OutOfSync.as_str() {
         return None;
     }
-    let (going_to, newest) = match has_multiple_sources(&app.spec) {
+    let (going_to, newest) = match app.spec.has_multiple_sources() {
         true => (result.revisions.clone(), found.revisions.clone()),
         false => (vec![result.revision.clone()], vec![found.revision.clone()]),
     };
     // Only a comparison of the sources that the spec has now counts.
     let compared_to = &found.compared_to;
-    let compared = match has_multiple_sources(&app.spec) {
+    let compared = match app.spec.has_multiple_sources() {
         true => compared_to.sources.clone(),
         false => vec![compared_to.source.clone()],
     };
     let known =
         |revisions: &[String]| !revisions.is_empty() && revisions.iter().all(|revision| !revision.is_empty());
     let differs = known(&going_to) && known(&newest) && going_to != newest;
-    (differs && compared == sources(&app.spec)).then(|| newest.join(", "))
+    (differs && compared == app.spec.effective_sources()).then(|| newest.join(", "))
 }
 
 /// Can the operation be left here?

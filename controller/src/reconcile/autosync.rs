@@ -10,7 +10,6 @@ use argosy_sync::autosync::{self, Decision, LastOperation, Policy, Resource, Sel
 use argosy_sync::plan::Selector;
 
 use super::Compared;
-use super::desired::{has_multiple_sources, sources};
 
 /// Attempts after the first of an automated sync whose spec says nothing.
 const RETRY_LIMIT: i64 = 5;
@@ -119,7 +118,7 @@ fn completed(phase: &str) -> bool {
 /// The last operation as the decision sees it; nothing if it was no sync.
 fn last(app: &Application, state: &OperationState, now: jiff::Timestamp) -> Option<LastOperation> {
     let sync = state.operation.sync.as_ref()?;
-    let multiple = has_multiple_sources(&app.spec);
+    let multiple = app.spec.has_multiple_sources();
     let result = state.sync_result.as_ref();
     let revisions = result.map(|result| match multiple {
         true => result.revisions.clone(),
@@ -130,7 +129,7 @@ fn last(app: &Application, state: &OperationState, now: jiff::Timestamp) -> Opti
         Some(result) => vec![&result.source],
         None => Vec::new(),
     };
-    let wanted = sources(&app.spec);
+    let wanted = app.spec.effective_sources();
     let finished = state.finished_at.map(|at| now.duration_since(at.to_timestamp()));
     Some(LastOperation {
         phase: phase(&state.phase),
@@ -161,7 +160,7 @@ fn operation(
     self_heal_attempts: i64,
 ) -> Operation {
     let policy = app.spec.sync_policy.as_ref();
-    let multiple = has_multiple_sources(&app.spec);
+    let multiple = app.spec.has_multiple_sources();
     let (revision, revisions) = match multiple {
         true => (String::new(), compared.revisions.clone()),
         false => (

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use argosy_api::annotation;
 use argosy_api::repository::{ManifestRequest, ManifestResponse};
-use argosy_api::v1alpha1::{AppProject, Application, ApplicationSource, ApplicationSpec, RefTarget};
+use argosy_api::v1alpha1::{AppProject, Application, ApplicationSource, RefTarget};
 use argosy_object::{ContentHash, GroupKind, Value};
 
 use super::Request;
@@ -18,32 +18,6 @@ use crate::clusters::Cluster;
 use crate::context::{AppKey, Context};
 use crate::queue::Refresh;
 use crate::settings::Settings;
-
-/// The sources of an Application, in the order in which the spec's ways to say it win.
-pub(crate) fn sources(spec: &ApplicationSpec) -> Vec<ApplicationSource> {
-    if let Some(hydrator) = &spec.source_hydrator {
-        let (dry, sync) = (&hydrator.dry_source, &hydrator.sync_source);
-        return vec![ApplicationSource {
-            repo_url: if sync.repo_url.is_empty() {
-                dry.repo_url.clone()
-            } else {
-                sync.repo_url.clone()
-            },
-            target_revision: sync.target_branch.clone(),
-            path: sync.path.clone(),
-            ..ApplicationSource::default()
-        }];
-    }
-    if !spec.sources.is_empty() {
-        return spec.sources.clone();
-    }
-    spec.source.clone().into_iter().collect()
-}
-
-/// Are there `sources` rather than one `source`?
-pub(crate) fn has_multiple_sources(spec: &ApplicationSpec) -> bool {
-    spec.source_hydrator.is_none() && !spec.sources.is_empty()
-}
 
 /// What rendering needs to know.
 pub(crate) struct Render<'a> {
@@ -158,7 +132,7 @@ fn revisions(render: &Render<'_>, request: &Request) -> Option<Vec<String>> {
         return None;
     }
     let sync = &render.app.status.sync;
-    let revisions = match has_multiple_sources(&render.app.spec) {
+    let revisions = match render.app.spec.has_multiple_sources() {
         true => sync.revisions.clone(),
         false => vec![sync.revision.clone()],
     };
@@ -232,7 +206,7 @@ async fn generate(
             api_versions: render.cluster.api_versions().to_vec(),
             tracking_method: settings.tracking.method.as_str().to_owned(),
             enabled_source_types: settings.enabled_source_types(),
-            has_multiple_sources: request.sources.len() > 1 || has_multiple_sources(&app.spec),
+            has_multiple_sources: request.sources.len() > 1 || app.spec.has_multiple_sources(),
             ref_sources: refs.clone(),
             project_source_repos: project.spec.source_repos.clone(),
             project_name: project_name.to_owned(),
@@ -315,6 +289,7 @@ impl Kinds for ClusterKinds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use argosy_api::v1alpha1::ApplicationSpec;
 
     fn source(url: &str) -> ApplicationSource {
         ApplicationSource {
@@ -329,11 +304,11 @@ mod tests {
             source: Some(source("one")),
             ..ApplicationSpec::default()
         };
-        assert_eq!(sources(&spec), [source("one")]);
-        assert!(!has_multiple_sources(&spec));
+        assert_eq!(spec.effective_sources(), [source("one")]);
+        assert!(!spec.has_multiple_sources());
         spec.sources = vec![source("two")];
-        assert_eq!(sources(&spec), [source("two")]);
-        assert!(has_multiple_sources(&spec));
+        assert_eq!(spec.effective_sources(), [source("two")]);
+        assert!(spec.has_multiple_sources());
     }
 
     #[test]
@@ -352,6 +327,6 @@ mod tests {
             path: "app".into(),
             ..source("dry")
         };
-        assert_eq!(sources(&spec), [expected]);
+        assert_eq!(spec.effective_sources(), [expected]);
     }
 }

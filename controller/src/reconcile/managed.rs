@@ -9,13 +9,13 @@ use argosy_sync::options::resource_options;
 
 use super::compare::Managed;
 use super::verdict::Rules;
-use super::{Error, Request, compare_for, sources};
+use super::{Error, Request, compare_for};
 use crate::context::{AppKey, Context};
 
 /// Desired and live state of everything that `app` manages, compared by the rules of the last look.
 pub(crate) async fn managed(ctx: &Context, app: &Arc<Application>) -> Result<Vec<ResourceDiff>, Error> {
     let request = Request {
-        sources: sources(&app.spec),
+        sources: app.spec.effective_sources(),
         ..Request::default()
     };
     let compared = compare_for(ctx, app, &request).await?;

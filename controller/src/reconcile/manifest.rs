@@ -3,7 +3,7 @@
 //! The repo-server fills no namespaces in and knows no cluster: which kinds are namespaced, which are excluded, and
 //! that two manifests are the same resource is found here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use argosy_api::annotation;
@@ -82,10 +82,10 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// The kinds that are wanted, hooks included.
-    pub fn kinds(&self) -> BTreeSet<GroupKind> {
-        let manifests = self.resources.iter().chain(&self.hooks);
-        manifests.map(|manifest| manifest.key.group_kind()).collect()
+    /// Is an object of this kind wanted, hooks included?
+    pub fn wants(&self, kind: &GroupKind) -> bool {
+        let mut manifests = self.resources.iter().chain(&self.hooks);
+        manifests.any(|manifest| manifest.key.kind == kind.kind && manifest.key.group == kind.group)
     }
 }
 

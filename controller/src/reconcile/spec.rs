@@ -6,7 +6,7 @@ use argosy_api::condition::ConditionType;
 use argosy_api::project::{self, Target};
 use argosy_api::v1alpha1::{AppProject, Application, ApplicationCondition, ApplicationSource};
 
-use super::{Error, has_multiple_sources};
+use super::Error;
 use crate::apps::{self, Project};
 use crate::clusters::{Cluster, DestinationError};
 use crate::context::Context;
@@ -17,7 +17,7 @@ pub(crate) fn check(
     app: &Application,
     sources: &[ApplicationSource],
 ) -> Result<(Arc<AppProject>, Cluster), Error> {
-    let mut wrong = complete(sources, has_multiple_sources(&app.spec));
+    let mut wrong = complete(sources, app.spec.has_multiple_sources());
     let project = match find_project(ctx, app) {
         Ok(project) => Some(project),
         Err(condition) => {

@@ -50,7 +50,7 @@ struct Table {
 
 /// A data file that does not say what it should.
 #[derive(Debug, thiserror::Error)]
-enum FileError {
+pub(crate) enum FileError {
     #[error("{0}")]
     Yaml(String),
     #[error("{0}: {1} is expected")]

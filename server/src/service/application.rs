@@ -29,8 +29,8 @@ use argosy_api::services::application::{
 use argosy_api::services::events::EventList;
 use argosy_api::services::repository::ManifestResponse;
 use argosy_api::v1alpha1::{
-    Application, ApplicationList, ApplicationSource, ApplicationSpec, ApplicationTree, ApplicationWatchEvent,
-    ChartDetails, OciMetadata, RevisionMetadata,
+    Application, ApplicationList, ApplicationSpec, ApplicationTree, ApplicationWatchEvent, ChartDetails,
+    OciMetadata, RevisionMetadata,
 };
 use futures::Stream;
 use tonic::{Request, Response, Status, Streaming};
@@ -41,32 +41,6 @@ use crate::gate::Get;
 
 /// A stream of answers.
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-
-/// The sources that count, one or several: a hydrator's, else `sources`, else `source`.
-pub(crate) fn spec_sources(spec: &ApplicationSpec) -> Vec<ApplicationSource> {
-    if let Some(hydrator) = &spec.source_hydrator {
-        let (dry, sync) = (&hydrator.dry_source, &hydrator.sync_source);
-        return vec![ApplicationSource {
-            repo_url: if sync.repo_url.is_empty() {
-                dry.repo_url.clone()
-            } else {
-                sync.repo_url.clone()
-            },
-            target_revision: sync.target_branch.clone(),
-            path: sync.path.clone(),
-            ..ApplicationSource::default()
-        }];
-    }
-    if !spec.sources.is_empty() {
-        return spec.sources.clone();
-    }
-    spec.source.iter().cloned().collect()
-}
-
-/// Does the plural of everything count?
-pub(super) fn has_multiple_sources(spec: &ApplicationSpec) -> bool {
-    spec.source_hydrator.is_none() && !spec.sources.is_empty()
-}
 
 #[tonic::async_trait]
 impl ApplicationService for Api {

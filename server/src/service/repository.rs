@@ -21,7 +21,6 @@ use super::Api;
 use crate::auth::{self, Caller};
 use crate::egress;
 use crate::gate::{Create, Delete, Get, Granted, Update, Verb};
-use crate::service::application::spec_sources;
 use crate::status;
 
 /// Whether a repository can be reached is asked at most this often.
@@ -467,7 +466,7 @@ impl RepositoryService for Api {
         if !name.is_empty() {
             match self.gate.open_app::<Get>(&caller, &project, "", &name) {
                 Ok(app) => {
-                    sources = spec_sources(&app.spec);
+                    sources = app.spec.effective_sources();
                     let known = sources
                         .iter()
                         .chain(app.status.history.iter().map(|entry| &entry.source))

@@ -7,7 +7,8 @@ use argosy_object::{Value, meta, yaml};
 use serde_json::{Map, json};
 
 use super::{Action, ActionError, Impact, Operation, Param};
-use crate::expression::{Conditions, Found, Invalid, Number, Path, Scene, Tests, Text};
+use crate::expression::{Conditions, Found, Number, Path, Scene, Tests, Text};
+use crate::rules::FileError;
 
 const FILE: &str = include_str!("../../rules/actions.yaml");
 
@@ -65,16 +66,6 @@ enum Source {
     Template(Value),
     Number(Number),
     NumberOfParam(String),
-}
-
-#[derive(Debug, thiserror::Error)]
-enum FileError {
-    #[error("{0}")]
-    Yaml(String),
-    #[error("{0}: {1} is expected")]
-    Shape(String, &'static str),
-    #[error("{0}: {1}")]
-    Expression(String, #[source] Invalid),
 }
 
 /// The built-in actions that `live` offers, in the order of the file; the first of a name counts.

@@ -12,7 +12,7 @@ use argosy_api::v1alpha1::{Application, ApplicationList, ApplicationWatchEvent};
 use tokio::sync::broadcast::error::RecvError;
 use tonic::Status;
 
-use super::{Answers, spec_sources};
+use super::Answers;
 use crate::auth::Caller;
 use crate::gate::{Get, Granted};
 use crate::selector;
@@ -56,7 +56,8 @@ impl Filter {
 
     fn selects(&self, app: &Application) -> bool {
         let of_repo = || {
-            spec_sources(&app.spec)
+            app.spec
+                .effective_sources()
                 .iter()
                 .any(|source| git_url::normalize(&source.repo_url) == self.repo)
         };

@@ -11,7 +11,6 @@ use argosy_api::services::repository::{
 use argosy_api::v1alpha1::{Application, ApplicationSource, ChartDetails, RefTarget, RevisionMetadata};
 use tonic::Status;
 
-use super::{has_multiple_sources, spec_sources};
 use crate::auth::Caller;
 use crate::egress;
 use crate::gate::Get;
@@ -28,7 +27,7 @@ impl Api {
         let app = self
             .gate
             .open_app::<Get>(caller, query.project(), query.app_namespace(), &query.name)?;
-        let mut sources = spec_sources(&app.spec);
+        let mut sources = app.spec.effective_sources();
         if query.source_positions.len() != query.revisions.len() {
             return Err(Status::invalid_argument(
                 "revisions and sourcePositions must be as many",
@@ -96,7 +95,7 @@ impl Api {
                 api_versions: info.api_versions.clone(),
                 tracking_method: settings.config.tracking.method.as_str().to_owned(),
                 enabled_source_types: settings.config.enabled.to_map(),
-                has_multiple_sources: has_multiple_sources(&app.spec),
+                has_multiple_sources: app.spec.has_multiple_sources(),
                 ref_sources: refs.clone(),
                 project_source_repos: project.spec.source_repos.clone(),
                 project_name: project_of(&app).to_owned(),
@@ -146,7 +145,7 @@ impl Api {
     fn source_of(app: &Application, query: &RevisionMetadataQuery) -> Result<ApplicationSource, Status> {
         let index = usize::try_from(query.source_index()).unwrap_or_default();
         let sources = match query.version_id {
-            None => spec_sources(&app.spec),
+            None => app.spec.effective_sources(),
             Some(id) => {
                 let entry = app.status.history.iter().find(|entry| entry.id == i64::from(id));
                 let entry = entry.ok_or_else(|| {

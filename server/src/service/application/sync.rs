@@ -10,7 +10,6 @@ use argosy_api::v1alpha1::{
 };
 use tonic::Status;
 
-use super::{has_multiple_sources, spec_sources};
 use crate::auth::Caller;
 use crate::gate::{Get, Granted, Sync};
 use crate::service::Api;
@@ -58,7 +57,7 @@ impl Api {
         wanted: &str,
         dry_run: bool,
     ) -> Result<String, Status> {
-        let sources = spec_sources(&app.spec);
+        let sources = app.spec.effective_sources();
         let source = sources.get(index).ok_or_else(|| {
             Status::invalid_argument(format!("the application has no source at position {}", index + 1))
         })?;
@@ -161,7 +160,7 @@ impl Api {
         app: &Granted<std::sync::Arc<Application>, Sync>,
         request: &ApplicationSyncRequest,
     ) -> Result<(String, Vec<String>), Status> {
-        let sources = spec_sources(&app.spec);
+        let sources = app.spec.effective_sources();
         let own = |index: usize| {
             sources
                 .get(index)
@@ -171,7 +170,7 @@ impl Api {
             .iter()
             .map(|source| source.target_revision.clone())
             .collect();
-        if has_multiple_sources(&app.spec) {
+        if app.spec.has_multiple_sources() {
             if request.source_positions.len() != request.revisions.len() {
                 return Err(Status::invalid_argument(
                     "revisions and sourcePositions must be as many",
@@ -210,7 +209,7 @@ impl Api {
                 false => wanted.clone(),
             });
         }
-        Ok(match has_multiple_sources(&app.spec) {
+        Ok(match app.spec.has_multiple_sources() {
             true => (String::new(), revisions),
             false => (revisions.into_iter().next().unwrap_or_default(), Vec::new()),
         })

@@ -5,7 +5,6 @@ use argosy_api::services::repository::TestRepositoryRequest;
 use argosy_api::v1alpha1::{AppProject, Application, Cluster};
 use tonic::Status;
 
-use super::spec_sources;
 use crate::egress;
 use crate::service::Api;
 use crate::state::project_of;
@@ -38,7 +37,7 @@ impl Api {
             )));
         }
         let found = self.joined(&found);
-        let sources = spec_sources(&app.spec);
+        let sources = app.spec.effective_sources();
         if sources.is_empty() {
             return Err(invalid("spec.source.repoURL and either spec.source.path, spec.source.chart, or spec.source.ref are required".into()));
         }
