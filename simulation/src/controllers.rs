@@ -8,6 +8,7 @@ mod claim;
 mod daemon_set;
 mod definition;
 mod deployment;
+mod disruption_budget;
 mod garbage;
 mod job;
 mod namespace;
@@ -108,7 +109,7 @@ impl Controllers {
         }
     }
 
-    fn look(&mut self, resource: &GroupResource, key: &str) {
+    pub(crate) fn look(&mut self, resource: &GroupResource, key: &str) {
         self.ready.insert(Look {
             resource: resource.clone(),
             key: key.into(),
@@ -191,6 +192,7 @@ fn step(server: &mut ApiServer, look: &Look, now: Timestamp) {
         ("apps", "statefulsets") => stateful_set::step(&mut work, &object),
         ("apps", "daemonsets") => daemon_set::step(&mut work, &object),
         ("batch", "jobs") => job::step(&mut work, &object),
+        ("policy", "poddisruptionbudgets") => disruption_budget::step(&mut work, &object),
         ("networking.k8s.io", "ingresses") => service::publish_ingress(&mut work, &object),
         ("apiextensions.k8s.io", "customresourcedefinitions") => definition::step(&mut work, &object),
         _ => {}

@@ -92,6 +92,11 @@ impl ControlPlane {
         }
     }
 
+    /// Whether Pods come to run, so that all can become Healthy. A real control plane has no nodes here.
+    fn runs_pods(&self) -> bool {
+        matches!(self, Self::Simulated { .. })
+    }
+
     fn kubeconfig(&self) -> PathBuf {
         match self {
             Self::Simulated { kubeconfig, .. } => kubeconfig.clone(),
@@ -135,7 +140,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     ));
     let first = repository.head()?;
     let all_synced = watch(&story, installation.api(), &names, |application| {
-        is_synced(application, &first)
+        is_synced(application, &first) && (is_healthy(application) || !plane.runs_pods())
     })
     .await?;
 
@@ -286,6 +291,10 @@ fn is_synced(application: &Value, revision: &str) -> bool {
     let revisions = sync["revisions"].as_array().map_or(&[][..], Vec::as_slice);
     sync["status"] == "Synced"
         && (sync["revision"] == revision || revisions.iter().any(|one| one == revision))
+}
+
+fn is_healthy(application: &Value) -> bool {
+    application["status"]["health"]["status"] == "Healthy"
 }
 
 /// Adds a ConfigMap by a commit and waits until it lives in the cluster. Returns the revision and the seconds it took.

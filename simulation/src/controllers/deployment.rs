@@ -94,14 +94,28 @@ fn revision(set: &Value) -> Option<u64> {
 /// How many Pods there may be more, and how many may be missing.
 fn room(deployment: &Value, replicas: usize) -> (usize, usize) {
     let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
-    let number = |name: &str, round_up: bool| match &rolling[name] {
+    let (surge, unavailable) = (
+        share(&rolling["maxSurge"], replicas, true),
+        share(&rolling["maxUnavailable"], replicas, false),
+    );
+    // Something must be able to move.
+    if surge == 0 && unavailable == 0 {
+        (0, 1)
+    } else {
+        (surge, unavailable)
+    }
+}
+
+/// A number, or so many percent of `whole`.
+pub(super) fn share(value: &Value, whole: usize, round_up: bool) -> usize {
+    match value {
         Value::Number(number) => number
             .as_u64()
             .and_then(|number| usize::try_from(number).ok())
             .unwrap_or_default(),
         Value::String(percent) => {
             let percent: usize = percent.trim_end_matches('%').parse().unwrap_or_default();
-            let hundredths = replicas * percent;
+            let hundredths = whole * percent;
             if round_up {
                 hundredths.div_ceil(100)
             } else {
@@ -109,13 +123,6 @@ fn room(deployment: &Value, replicas: usize) -> (usize, usize) {
             }
         }
         _ => 0,
-    };
-    let (surge, unavailable) = (number("maxSurge", true), number("maxUnavailable", false));
-    // Something must be able to move.
-    if surge == 0 && unavailable == 0 {
-        (0, 1)
-    } else {
-        (surge, unavailable)
     }
 }
 

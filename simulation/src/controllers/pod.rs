@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{Work, garbage};
+use crate::registry::GroupResource;
 
 const KUBELET: &str = "kubelet";
 
@@ -141,7 +142,7 @@ fn start(work: &mut Work<'_>, pod: &Value) {
         "phase": "Running", "startTime": now, "hostIP": host, "hostIPs": [{"ip": host}],
         "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions, "containerStatuses": statuses,
     }}));
-    touch_services(work, pod);
+    touch_selectors(work, pod);
 }
 
 /// A Pod that is to end ends a second after it began.
@@ -186,20 +187,16 @@ fn finish(work: &mut Work<'_>, pod: &Value) {
     work.patch(KUBELET, "status", &status);
 }
 
-/// Services select Pods; there is no telling which from the Pod alone.
-fn touch_services(work: &mut Work<'_>, pod: &Value) {
+/// Services and disruption budgets select Pods; there is no telling which from the Pod alone.
+fn touch_selectors(work: &mut Work<'_>, pod: &Value) {
     let prefix = format!("{}/", meta::namespace(pod));
-    let services = crate::registry::GroupResource::new("", "services");
-    let keys: Vec<String> = work
-        .server
-        .store
-        .table(&services)
-        .into_iter()
-        .flat_map(|table| table.objects.keys())
-        .filter(|key| key.starts_with(&prefix))
-        .map(ToString::to_string)
-        .collect();
-    for key in keys {
-        work.server.controllers.look(&services, &key);
+    for (group, plural) in [("", "services"), ("policy", "poddisruptionbudgets")] {
+        let resource = GroupResource::new(group, plural);
+        let table = work.server.store.table(&resource);
+        let keys = table.into_iter().flat_map(|table| table.objects.keys());
+        let near: Vec<_> = keys.filter(|key| key.starts_with(&prefix)).cloned().collect();
+        for key in near {
+            work.server.controllers.look(&resource, &key);
+        }
     }
 }

@@ -201,13 +201,9 @@ pub(super) fn evict(
     options: &Value,
 ) -> Result<(), Refusal> {
     let scope = writing.scope;
-    let budgets = select(
-        server,
-        &GroupResource::new("policy", "poddisruptionbudgets"),
-        &scope.place.namespace,
-        &Selector::default(),
-    );
-    for (_, budget) in budgets {
+    let resource = GroupResource::new("policy", "poddisruptionbudgets");
+    let budgets = select(server, &resource, &scope.place.namespace, &Selector::default());
+    for (key, budget) in budgets {
         let budget = budget.content.value();
         let covers = Selector::of_document(&budget["spec"]["selector"]).matches(pod);
         if covers && meta::i64_field(&budget, &["status", "disruptionsAllowed"]).unwrap_or_default() == 0 {
@@ -215,6 +211,7 @@ pub(super) fn evict(
             refusal.message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();
             return Err(refusal);
         }
+        server.controllers.look(&resource, &key);
     }
     let options = Options::of_document(options)?;
     delete(server, scope.kind, &scope.key(), pod.clone(), &options, scope.now)?;

@@ -45,6 +45,39 @@ fn a_deployment_gets_its_pods_and_says_so() {
 }
 
 #[test]
+fn a_disruption_budget_counts_the_pods_it_covers() {
+    let mut direct = cluster();
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let selector = json!({"matchLabels": {"app": "web"}});
+    for (name, field, value) in [
+        ("number", "maxUnavailable", json!(1)),
+        ("percent", "minAvailable", json!("50%")),
+        ("all", "minAvailable", json!(3)),
+    ] {
+        let mut budget = json!({"metadata": {"name": name}, "spec": {"selector": selector}});
+        budget["spec"][field] = value;
+        assert_eq!(direct.call("POST", budgets, &budget).0, 201);
+    }
+    direct.call("POST", DEPLOYMENTS, &deployment("nginx:1", 3));
+    direct.settle();
+    let mut counts = |name: &str| {
+        let (_, budget) = direct.call("GET", &format!("{budgets}/{name}"), &Value::Null);
+        let status = &budget["status"];
+        let number = |field: &str| status[field].as_i64().unwrap();
+        (
+            number("expectedPods"),
+            number("desiredHealthy"),
+            number("disruptionsAllowed"),
+            status["conditions"][0]["reason"].as_str().unwrap().to_owned(),
+        )
+    };
+    // By the disruption controller's rules: 3 - 1; half of 3, rounded up; all.
+    assert_eq!(counts("number"), (3, 2, 1, "SufficientPods".to_owned()));
+    assert_eq!(counts("percent"), (3, 2, 1, "SufficientPods".to_owned()));
+    assert_eq!(counts("all"), (3, 3, 0, "InsufficientPods".to_owned()));
+}
+
+#[test]
 fn a_new_template_replaces_the_pods_and_keeps_the_old_set() {
     let mut direct = cluster();
     direct.call("POST", DEPLOYMENTS, &deployment("nginx:1", 3));
