@@ -3,6 +3,8 @@
 mod check;
 #[cfg(feature = "codegen")]
 mod codegen;
+#[cfg(feature = "codegen")]
+mod crds;
 mod demo;
 mod go;
 #[cfg(feature = "codegen")]
@@ -43,7 +45,7 @@ enum Command {
     },
     /// The layering and habits that the compiler does not check.
     Tidy,
-    /// Regenerates the code made from api/proto; with --check, fails if it differs.
+    /// Regenerates what is made from api/: gRPC code and deploy/crds. With --check, fails if it differs.
     Codegen {
         /// Compare with what is committed and write nothing.
         #[arg(long)]
@@ -83,7 +85,8 @@ fn generate(check: bool, openapi: Option<&std::path::Path>) -> Result<()> {
     if let Some(folder) = openapi {
         schemas::run(folder)?;
     }
-    codegen::run(check)
+    codegen::run(check)?;
+    crds::run(check)
 }
 
 /// The generators bring a protobuf compiler along, which no other command wants to wait for: they are a feature.

@@ -1,0 +1,114 @@
+//! What `deploy/` installs: every folder and the chart render, and a real API server accepts each object.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use argosy_test_cluster::api::{Kind, kinds};
+use serde_json::{Value, json};
+
+use crate::harness::{self, run};
+
+/// Values of the chart: one controller, several, and everything.
+const VALUES: [&[&str]; 3] = [
+    &[],
+    &["controller.sharding=leases"],
+    &[
+        "controller.sharding=leases",
+        "server.enabled=true",
+        "monitoring=true",
+        "repoServer.spread=true",
+    ],
+];
+
+#[test]
+fn the_api_server_accepts_what_the_folders_and_the_chart_install() {
+    run(async {
+        let api = harness::installation().await.api();
+        let mut checked = 0;
+        for (what, objects) in renders()? {
+            for object in objects {
+                let Some(kind) = kind(&object)? else { continue };
+                api.patch_as(
+                    "deploy",
+                    kind,
+                    &object,
+                    "application/apply-patch+yaml",
+                    &object,
+                    true,
+                )
+                .await
+                .with_context(|| {
+                    format!("{what}: apply {} {}", object["kind"], object["metadata"]["name"])
+                })?;
+                checked += 1;
+            }
+        }
+        assert!(checked > 100, "{checked} objects");
+        Ok(())
+    });
+}
+
+#[test]
+fn the_chart_names_a_value_that_it_does_not_know() {
+    let error = render("chart/argosy", &["controller.sharding=modulo"]).unwrap_err();
+    let text = format!("{error:#}");
+    assert!(
+        text.contains("controller.sharding is") && text.contains("modulo"),
+        "{text}"
+    );
+}
+
+fn renders() -> Result<Vec<(String, Vec<Value>)>> {
+    let mut renders = Vec::new();
+    for folder in ["crds", "base", "sharded", "ha", "server", "monitoring"] {
+        renders.push((folder.to_owned(), render(folder, &[])?));
+    }
+    for values in VALUES {
+        renders.push((format!("chart {values:?}"), render("chart/argosy", values)?));
+    }
+    Ok(renders)
+}
+
+fn render(folder: &str, values: &[&str]) -> Result<Vec<Value>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut command = Command::new(harness::program());
+    command.arg("render").arg("--repo").arg(&root);
+    command.args([
+        "--path",
+        &format!("deploy/{folder}"),
+        "-o",
+        "json",
+        "--namespace",
+        "argocd",
+    ]);
+    for value in values {
+        command.args(["--set", value]);
+    }
+    let output = command.output().context("run argosy render")?;
+    if !output.status.success() {
+        bail!("deploy/{folder}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).context("read what argosy render printed")
+}
+
+/// Where the kind is served; nothing for the Prometheus operator's, which a bare cluster lacks.
+fn kind(object: &Value) -> Result<Option<Kind>> {
+    let served = |api_version, plural| Ok(Some(Kind { api_version, plural }));
+    match object["kind"].as_str().unwrap_or_default() {
+        "ConfigMap" => Ok(Some(kinds::CONFIG_MAP)),
+        "Service" => Ok(Some(kinds::SERVICE)),
+        "ServiceAccount" => Ok(Some(kinds::SERVICE_ACCOUNT)),
+        "Deployment" => Ok(Some(kinds::DEPLOYMENT)),
+        "CustomResourceDefinition" => Ok(Some(kinds::CRD)),
+        "ClusterRole" => Ok(Some(kinds::CLUSTER_ROLE)),
+        "StatefulSet" => served("apps/v1", "statefulsets"),
+        "Role" => served("rbac.authorization.k8s.io/v1", "roles"),
+        "RoleBinding" => served("rbac.authorization.k8s.io/v1", "rolebindings"),
+        "ClusterRoleBinding" => served("rbac.authorization.k8s.io/v1", "clusterrolebindings"),
+        "NetworkPolicy" => served("networking.k8s.io/v1", "networkpolicies"),
+        "PodDisruptionBudget" => served("policy/v1", "poddisruptionbudgets"),
+        "PodMonitor" | "ServiceMonitor" | "PrometheusRule" => Ok(None),
+        other => bail!("kind {other} is not known to this test: {}", json!(object)),
+    }
+}
