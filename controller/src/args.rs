@@ -171,6 +171,9 @@ pub struct Args {
     #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_TREE_PLAINTEXT", action = ArgAction::SetTrue)]
     pub tree_plaintext: bool,
 
+    /// Redis flags.
+    #[command(flatten)]
+    pub redis: crate::redis::Flags,
     /// Log flags.
     #[command(flatten)]
     pub log: args::Log,
@@ -241,7 +244,7 @@ impl Args {
 }
 
 /// A Go duration, or a bare number of seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<u64>() {
         return Ok(Duration::from_secs(seconds));
     }

@@ -359,6 +359,15 @@ impl Clusters {
             .map(|running| running.cluster.clone())
     }
 
+    /// Whether a cluster of the registry is ours.
+    pub fn owns(&self, server: &str) -> bool {
+        let registry = self.registry.read();
+        registry
+            .entries
+            .get(server)
+            .is_some_and(|entry| (self.owns)(&entry.info))
+    }
+
     /// All clusters that are being followed.
     pub fn running(&self) -> Vec<Cluster> {
         let registry = self.registry.read();

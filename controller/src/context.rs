@@ -186,6 +186,8 @@ pub struct Context {
     pub memos: Memos,
     /// Kubernetes Events on Applications.
     pub events: Recorder,
+    /// Where looks are noted for Argo CD's API server, if it reads over this controller.
+    pub looked: Option<crate::redis::Looked>,
     /// The numbers of this process.
     pub metrics: Arc<Metrics>,
     /// Wall clock time (waiting is tokio's, which tests pause).

@@ -113,10 +113,12 @@ impl Marker {
         }
     }
 
-    /// An Application is gone.
+    /// An Application is gone: one last look at it, in which everybody forgets what they remember of it.
     pub fn gone(&self, key: &AppKey) {
-        self.refreshes.forget(key);
-        self.operations.forget(key);
+        for queue in [&self.refreshes, &self.operations] {
+            queue.forget(key);
+            queue.mark(key, Refresh::Nothing, Reason::Application);
+        }
     }
 
     /// A project appeared, changed or went: its Applications are looked at.
@@ -204,4 +206,26 @@ fn jitter(key: &AppKey, most: Duration) -> Duration {
     key.hash(&mut hasher);
     let share = hasher.finish() % 1000;
     most.mul_f64(share as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_has_gone_is_looked_at_once_more_to_be_forgotten() {
+        let (refreshes, operations) = (Queue::new(), Queue::new());
+        let (resync, jitter) = (Duration::from_secs(120), Duration::ZERO);
+        let apps = apps::Store::new("argocd");
+        let marker = Marker::new(apps, refreshes.clone(), operations.clone(), resync, jitter);
+        let key = AppKey::new("argocd", "gone");
+        refreshes.mark(&key, Refresh::Latest, Reason::Person);
+        marker.gone(&key);
+        for queue in [refreshes, operations] {
+            let work = queue.next().await;
+            assert_eq!((&work.key, work.refresh), (&key, Refresh::Nothing));
+            queue.done(&key);
+            assert!(queue.is_empty());
+        }
+    }
 }

@@ -29,6 +29,7 @@ mod metrics;
 pub mod operation;
 pub mod queue;
 pub mod reconcile;
+mod redis;
 mod run;
 pub mod settings;
 pub mod shards;

@@ -161,6 +161,7 @@ impl Memos {
 pub(crate) async fn run(ctx: &Context, marker: &Marker, work: &Work) {
     let Some(app) = ctx.apps.get(&work.key) else {
         ctx.memos.forget(&work.key);
+        note(ctx, &work.key);
         return;
     };
     if skipped(&app) {
@@ -204,9 +205,16 @@ pub(crate) async fn run(ctx: &Context, marker: &Marker, work: &Work) {
             }
         }
     }
+    note(ctx, &work.key);
     ctx.metrics.reconciled(&app, started.elapsed());
     let took_ms = started.elapsed().as_millis() as u64;
     debug!(app = app.metadata.name, app_namespace = app.metadata.namespace, took_ms, refresh = ?request.refresh, "looked");
+}
+
+fn note(ctx: &Context, key: &AppKey) {
+    if let Some(looked) = &ctx.looked {
+        looked.note(key);
+    }
 }
 
 /// Compares desired and live state of `app`.

@@ -30,7 +30,7 @@ use crate::metrics::{EventsCollector, Metrics, StateCollector};
 use crate::operation::{self, Next};
 use crate::queue::{Queue, Reason, Refresh, Work};
 use crate::shards::{Shards, ShardsCollector};
-use crate::{apps, deletion, events, reconcile, settings, status, tree};
+use crate::{apps, deletion, events, reconcile, redis, settings, status, tree};
 
 /// Tasks may finish what they have in hand for so long after a signal; clusters are handed over in that time. Kubernetes
 /// kills after 30 s.
@@ -139,7 +139,9 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     if let (Some(known), Some(ownership)) = (shards.known(), ownership.clone()) {
         registry.register_collector(Box::new(ShardsCollector { known, ownership }));
     }
+    let (looked, for_argo_cd) = redis::prepare(&args.redis)?.unzip();
     let ctx = Arc::new(Context {
+        looked,
         status: Arc::new(writer),
         ownership,
         repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
@@ -172,6 +174,9 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     port::serve(tasks, args.metrics.socket(METRICS_PORT), registry, health).await?;
 
     tree::serve(tasks, &args, &ctx, target)?;
+    if let Some(waiting) = for_argo_cd {
+        redis::start(tasks, &ctx, waiting);
+    }
 
     let dispatching = (tasks.clone(), ctx.clone(), marker.clone());
     let (looks_max, operations_max) = (args.status_processors, args.operation_processors);

@@ -27,7 +27,7 @@ use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
 use crate::args::Args;
-use crate::clusters::{self, Cluster};
+use crate::clusters::{self, Cluster, DestinationError};
 use crate::context::{AppKey, Context};
 use crate::reconcile;
 
@@ -155,7 +155,11 @@ impl Service {
             .get(&key)
             .ok_or_else(|| Status::not_found(format!("there is no application {key}")))?;
         let cluster = self.ctx.clusters.resolve(&app.spec.destination);
-        let cluster = cluster.map_err(|error| Status::failed_precondition(error.to_string()))?;
+        let cluster = cluster.map_err(|error| match error {
+            // Another controller answers.
+            DestinationError::NotOwned { .. } => Status::unavailable(error.to_string()),
+            _ => Status::failed_precondition(error.to_string()),
+        })?;
         Ok((app, cluster))
     }
 }
@@ -170,7 +174,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     })?
 }
 
-fn tree(ctx: &Context, app: &Application, cluster: &Cluster) -> Result<ApplicationTree, Status> {
+/// Everything an Application owns, from the cluster's snapshot.
+pub(crate) fn tree(ctx: &Context, app: &Application, cluster: &Cluster) -> Result<ApplicationTree, Status> {
     match cluster.status() {
         clusters::Status::Synced { .. } | clusters::Status::Failed { .. } => {}
         clusters::Status::Syncing { .. } => {
@@ -278,39 +283,51 @@ impl TreeService for Service {
 
     async fn clusters(&self, request: Request<()>) -> Result<Response<ClustersResponse>, Status> {
         self.check(&request).await?;
-        let running = self.ctx.clusters.running();
-        let items = running.iter().map(|cluster| ClusterStatus {
-            server: cluster.server().to_owned(),
-            info: Some(self.info(cluster)),
-        });
+        let items = clusters(&self.ctx)
+            .into_iter()
+            .map(|(server, info)| ClusterStatus {
+                server,
+                info: Some(info),
+            });
         Ok(Response::new(ClustersResponse {
             items: items.collect(),
         }))
     }
 }
 
-impl Service {
-    fn info(&self, cluster: &Cluster) -> ClusterInfo {
-        let mut info = ClusterInfo {
-            server_version: cluster.kube_version().unwrap_or_default(),
-            api_versions: cluster.api_versions().to_vec(),
-            ..ClusterInfo::default()
-        };
-        let (word, message, since) = match cluster.status() {
-            clusters::Status::Synced { at } => ("Successful", String::new(), at),
-            clusters::Status::Syncing { since } => {
-                ("Unknown", "the cluster is being listed".to_owned(), since)
-            }
-            clusters::Status::Failed { message, since } => ("Failed", message, since),
-            clusters::Status::Stopped => ("Unknown", String::new(), self.ctx.clock.now()),
-        };
-        let time = argosy_api::meta::Time::from_timestamp(since);
-        word.clone_into(&mut info.connection_state.status);
-        info.connection_state.message = message;
-        info.connection_state.attempted_at = Some(time);
-        info.cache_info.resources_count = i64::try_from(cluster.resource_count()).unwrap_or_default();
-        info.cache_info.apis_count = i64::try_from(cluster.watched_kinds()).unwrap_or_default();
-        info.cache_info.last_cache_sync_time = (word == "Successful").then_some(time);
-        info
-    }
+/// How the clusters that this process looks after are, by URL. One that is only being warmed for a hand-over is told about
+/// by its owner.
+pub(crate) fn clusters(ctx: &Context) -> Vec<(String, ClusterInfo)> {
+    let running = ctx.clusters.running().into_iter();
+    let ours = running.filter(|cluster| ctx.clusters.owns(cluster.server()));
+    ours.map(|cluster| (cluster.server().to_owned(), info(ctx, &cluster)))
+        .collect()
+}
+
+fn info(ctx: &Context, cluster: &Cluster) -> ClusterInfo {
+    let mut info = ClusterInfo {
+        server_version: cluster.kube_version().unwrap_or_default(),
+        api_versions: cluster.api_versions().to_vec(),
+        ..ClusterInfo::default()
+    };
+    let destinations = [cluster.server().to_owned(), cluster.name()];
+    let count = destinations
+        .iter()
+        .map(|name| ctx.apps.of_destination(name).len())
+        .sum::<usize>();
+    info.applications_count = i64::try_from(count).unwrap_or_default();
+    let (word, message, since) = match cluster.status() {
+        clusters::Status::Synced { at } => ("Successful", String::new(), at),
+        clusters::Status::Syncing { since } => ("Unknown", "the cluster is being listed".to_owned(), since),
+        clusters::Status::Failed { message, since } => ("Failed", message, since),
+        clusters::Status::Stopped => ("Unknown", String::new(), ctx.clock.now()),
+    };
+    let time = argosy_api::meta::Time::from_timestamp(since);
+    word.clone_into(&mut info.connection_state.status);
+    info.connection_state.message = message;
+    info.connection_state.attempted_at = Some(time);
+    info.cache_info.resources_count = i64::try_from(cluster.resource_count()).unwrap_or_default();
+    info.cache_info.apis_count = i64::try_from(cluster.watched_kinds()).unwrap_or_default();
+    info.cache_info.last_cache_sync_time = (word == "Successful").then_some(time);
+    info
 }

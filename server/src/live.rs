@@ -1,16 +1,23 @@
 //! The controllers, asked for what they know: trees, desired and live state, how clusters are.
+//!
+//! An Application is known to the controller that owns its cluster. A name may stand for many controllers (a headless
+//! Service): whoever answered last for a cluster is asked first, and the others if it has lost the cluster since.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_api::services::tree::tree_service_client::TreeServiceClient;
 use argosy_api::services::tree::{ApplicationRef, ManagedResourcesResponse};
-use argosy_api::v1alpha1::{Application, ApplicationTree, ClusterInfo};
-use argosy_repo_client::{Tls, connect};
+use argosy_api::v1alpha1::{Application, ApplicationDestination, ApplicationTree, ClusterInfo};
+use argosy_repo_client::{Config, Error, Pool, Replica, Tls};
 use aws_lc_rs::hmac;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::gate::Granted;
 use crate::state::ControlPlane;
@@ -19,39 +26,94 @@ use crate::state::ControlPlane;
 const PROOF: &[u8] = b"argosy.tree.v1";
 /// A question is answered within so much time.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How clusters are is told from memory.
+const CLUSTERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Trees of many thousand resources are large.
 const MESSAGE_LEN_MAX: usize = 200 << 20;
+
+type Client = TreeServiceClient<Channel>;
 
 /// The controllers.
 pub(crate) struct Live {
     plane: Arc<ControlPlane>,
-    controllers: Vec<Channel>,
+    names: Vec<Pool>,
+    /// Who answered last, by server or name of the cluster.
+    owners: Mutex<HashMap<String, SocketAddr>>,
 }
 
 impl Live {
-    /// The controllers at these addresses (`host:port`). None is allowed: then trees are not to be had.
-    pub(crate) fn new(plane: Arc<ControlPlane>, addresses: &[String], tls: &Tls) -> anyhow::Result<Self> {
-        let addresses = addresses
+    /// The controllers behind these names (`host:port`). None is allowed: then trees are not to be had.
+    pub(crate) fn new(plane: Arc<ControlPlane>, names: &[String], tls: &Tls) -> Result<Self, Error> {
+        let names = names
             .iter()
             .map(|text| text.trim())
             .filter(|text| !text.is_empty());
-        let controllers = addresses
-            .map(|address| connect(address, tls))
-            .collect::<Result<_, _>>()?;
-        Ok(Live { plane, controllers })
+        let pool = |name: &str| {
+            Pool::new(&Config {
+                address: name.to_owned(),
+                tls: tls.clone(),
+                timeout: TIMEOUT,
+                max_message: MESSAGE_LEN_MAX,
+            })
+        };
+        Ok(Live {
+            plane,
+            names: names.map(pool).collect::<Result<_, _>>()?,
+            owners: Mutex::default(),
+        })
     }
 
-    fn clients(&self) -> Result<impl Iterator<Item = TreeServiceClient<Channel>>, Status> {
-        if self.controllers.is_empty() {
+    async fn controllers(&self) -> Result<Vec<Replica>, Status> {
+        if self.names.is_empty() {
             return Err(Status::unavailable(
                 "no controller is configured that could tell live state: set --controller",
             ));
         }
-        Ok(self
-            .controllers
-            .iter()
-            .cloned()
-            .map(|channel| TreeServiceClient::new(channel).max_decoding_message_size(MESSAGE_LEN_MAX)))
+        let (mut found, mut failed) = (Vec::new(), None);
+        for name in &self.names {
+            match name.replicas("").await {
+                Ok(replicas) => found.extend(replicas),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(Error::Connect { address, message }) if found.is_empty() => Err(Status::unavailable(
+                format!("find the controllers at {address} (--controller): {message}"),
+            )),
+            Some(error) if found.is_empty() => Err(Status::unavailable(error.to_string())),
+            _ => Ok(found),
+        }
+    }
+
+    /// Asks until one answers: the owner, as far as is known, first.
+    async fn ask<V, T>(
+        &self,
+        app: &Granted<Arc<Application>, V>,
+        call: impl Fn(Client) -> BoxFuture<'static, Result<Response<T>, Status>>,
+    ) -> Result<T, Status> {
+        let cluster = cluster(&app.spec.destination);
+        let mut controllers = self.controllers().await?;
+        let owner = self.owners.lock().get(cluster).copied();
+        controllers.sort_by_key(|controller| Some(controller.address) != owner);
+        let mut refusal: Option<Status> = None;
+        for controller in controllers {
+            match call(client(&controller)).await {
+                Ok(answer) => {
+                    self.owners.lock().insert(cluster.to_owned(), controller.address);
+                    return Ok(answer.into_inner());
+                }
+                // Who does not own the cluster says Unavailable: the owner's own words are more to the point.
+                Err(status)
+                    if refusal
+                        .as_ref()
+                        .is_none_or(|known| known.code() == Code::Unavailable) =>
+                {
+                    refusal = Some(status);
+                }
+                Err(_) => {}
+            }
+        }
+        Err(refusal.map_or_else(|| Status::unavailable("no controller answered"), unavailable))
     }
 
     fn request<T>(&self, message: T, timeout: Option<Duration>) -> Request<T> {
@@ -76,17 +138,11 @@ impl Live {
         &self,
         app: &Granted<Arc<Application>, V>,
     ) -> Result<ApplicationTree, Status> {
-        let mut last = None;
-        for mut client in self.clients()? {
-            match client
-                .resource_tree(self.request(reference(app), Some(TIMEOUT)))
-                .await
-            {
-                Ok(answer) => return Ok(answer.into_inner()),
-                Err(status) => last = Some(status),
-            }
-        }
-        Err(unavailable(last))
+        self.ask(app, |mut client| {
+            let request = self.request(reference(app), Some(TIMEOUT));
+            async move { client.resource_tree(request).await }.boxed()
+        })
+        .await
     }
 
     /// The tree now and after every change.
@@ -94,17 +150,11 @@ impl Live {
         &self,
         app: &Granted<Arc<Application>, V>,
     ) -> Result<Streaming<ApplicationTree>, Status> {
-        let mut last = None;
-        for mut client in self.clients()? {
-            match client
-                .watch_resource_tree(self.request(reference(app), None))
-                .await
-            {
-                Ok(answer) => return Ok(answer.into_inner()),
-                Err(status) => last = Some(status),
-            }
-        }
-        Err(unavailable(last))
+        self.ask(app, |mut client| {
+            let request = self.request(reference(app), None);
+            async move { client.watch_resource_tree(request).await }.boxed()
+        })
+        .await
     }
 
     /// Desired and live state of what an Application manages.
@@ -112,35 +162,43 @@ impl Live {
         &self,
         app: &Granted<Arc<Application>, V>,
     ) -> Result<ManagedResourcesResponse, Status> {
-        let mut last = None;
-        for mut client in self.clients()? {
-            match client
-                .managed_resources(self.request(reference(app), Some(TIMEOUT)))
-                .await
-            {
-                Ok(answer) => return Ok(answer.into_inner()),
-                Err(status) => last = Some(status),
-            }
-        }
-        Err(unavailable(last))
+        self.ask(app, |mut client| {
+            let request = self.request(reference(app), Some(TIMEOUT));
+            async move { client.managed_resources(request).await }.boxed()
+        })
+        .await
     }
 
-    /// How clusters are, by server.
+    /// How clusters are, by server, as far as their owners answer.
     pub(crate) async fn clusters(&self) -> Result<HashMap<String, ClusterInfo>, Status> {
-        let mut infos = HashMap::new();
-        for mut client in self.clients()? {
-            let answer = client
-                .clusters(self.request((), Some(Duration::from_secs(5))))
-                .await?
-                .into_inner();
-            infos.extend(
-                answer
-                    .items
-                    .into_iter()
-                    .filter_map(|each| each.info.map(|info| (each.server, info))),
-            );
+        let (mut infos, mut refusal) = (None, None);
+        for controller in self.controllers().await? {
+            match client(&controller)
+                .clusters(self.request((), Some(CLUSTERS_TIMEOUT)))
+                .await
+            {
+                Ok(answer) => {
+                    let items = answer.into_inner().items.into_iter();
+                    let told = items.filter_map(|each| each.info.map(|info| (each.server, info)));
+                    infos.get_or_insert_with(HashMap::new).extend(told);
+                }
+                Err(status) => refusal = Some(status),
+            }
         }
-        Ok(infos)
+        infos
+            .ok_or_else(|| refusal.map_or_else(|| Status::unavailable("no controller answered"), unavailable))
+    }
+}
+
+fn client(controller: &Replica) -> Client {
+    TreeServiceClient::new(controller.channel.clone()).max_decoding_message_size(MESSAGE_LEN_MAX)
+}
+
+/// What a destination calls its cluster.
+fn cluster(destination: &ApplicationDestination) -> &str {
+    match destination.server.as_str() {
+        "" => &destination.name,
+        server => server,
     }
 }
 
@@ -152,18 +210,15 @@ fn reference<V>(app: &Granted<Arc<Application>, V>) -> ApplicationRef {
 }
 
 /// A controller that cannot be reached, or refuses us, is our trouble and not the caller's permission.
-fn unavailable(status: Option<Status>) -> Status {
-    match status {
-        None => Status::unavailable("no controller answered"),
-        Some(status) => match status.code() {
-            Code::PermissionDenied
-            | Code::Unauthenticated
-            | Code::Unknown
-            | Code::Unavailable
-            | Code::Cancelled => {
-                Status::unavailable(format!("ask the controller for live state: {}", status.message()))
-            }
-            _ => status,
-        },
+fn unavailable(status: Status) -> Status {
+    match status.code() {
+        Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::Unknown
+        | Code::Unavailable
+        | Code::Cancelled => {
+            Status::unavailable(format!("ask the controller for live state: {}", status.message()))
+        }
+        _ => status,
     }
 }

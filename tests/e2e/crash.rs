@@ -43,7 +43,7 @@ fn a_controller_killed_in_the_middle_of_a_sync_is_no_matter() {
             api.get(kinds::CONFIG_MAP, name, "w2-0").await?.is_none(),
             "wave 2 waits for wave 1"
         );
-        installation.start_controller()?;
+        installation.start_controller(&[])?;
         wait_app(&api, namespace, name, "still Running after the restart", |app| {
             app["status"]["operationState"]["phase"] == "Running"
         })

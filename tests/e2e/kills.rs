@@ -44,7 +44,7 @@ fn kills_at_random_moments_leave_the_reference_state_and_run_each_hook_once() {
             println!("generation {}: killed after {after:?}", generation - 1);
             tokio::time::sleep(after).await;
             installation.kill_controller();
-            installation.start_controller()?;
+            installation.start_controller(&[])?;
             synced(&api, &revision).await?;
             check(&api, generation - 1).await?;
             jobs.check(generation - 1);

@@ -12,6 +12,7 @@ use argosy_test_cluster::api::{Api, Kind, kinds};
 use argosy_test_cluster::installation::Installation;
 use argosy_test_cluster::{ADMIN_TOKEN, free_port};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::harness::{self, PATIENCE, config_map, run, wait_app};
@@ -57,6 +58,15 @@ fn clusters_always_find_an_owner_and_never_two() {
         shards.settled(&api, "three shards start").await?;
         all_synced(&api, &repository.head()?).await?;
         assert_eq!(shards.owners(&api).await?.len(), 3, "each has something to do");
+
+        // The API server finds the owner of each cluster among them.
+        let controllers = format!("--controller={}", shards.trees().join(","));
+        installation.start_server(&["--disable-auth", "--insecure", &controllers])?;
+        for number in 0..CLUSTERS {
+            let path = format!("/api/v1/applications/app-{number}/resource-tree");
+            let tree = get(&installation.server_address(), &path).await?;
+            assert!(tree.contains(r#""name":"one""#), "{path}: {tree}");
+        }
 
         // kill -9
         let before = records(&api).await?;
@@ -170,6 +180,16 @@ async fn all_synced(api: &Api, revision: &str) -> Result<()> {
     Ok(())
 }
 
+/// An answer of the API server, with its head.
+async fn get(address: &str, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
 /// Owner and epoch of each cluster.
 async fn records(api: &Api) -> Result<BTreeMap<String, (String, u64)>> {
     let mut records = BTreeMap::new();
@@ -211,15 +231,24 @@ async fn joined(api: &Api, name: &str) -> Result<()> {
 
 /// Shards that run, by name. Whatever runs at the end is killed.
 #[derive(Default)]
-struct Shards(BTreeMap<String, Child>);
+struct Shards(BTreeMap<String, Shard>);
+
+struct Shard {
+    process: Child,
+    /// Where it tells the API server about live state.
+    tree: String,
+}
 
 impl Shards {
     fn start(&mut self, installation: &Installation, name: &str) -> Result<()> {
         let log: PathBuf = harness::scratch(&format!("shard-{name}")).join("log");
         let log = std::fs::File::create(log)?;
-        let child = Command::new(harness::program())
+        let tree_port = free_port()?;
+        let process = Command::new(harness::program())
             .args([
                 "controller",
+                "--tree-address=127.0.0.1",
+                &format!("--tree-port={tree_port}"),
                 &format!("--namespace={NAMESPACE}"),
                 &format!("--kubeconfig={}", harness::cluster().kubeconfig().display()),
                 &format!("--repo-server={}", installation.repo_server_address()),
@@ -235,19 +264,24 @@ impl Shards {
             .stderr(Stdio::from(log))
             .spawn()
             .context("start a shard")?;
-        self.0.insert(name.to_owned(), child);
+        let tree = format!("127.0.0.1:{tree_port}");
+        self.0.insert(name.to_owned(), Shard { process, tree });
         Ok(())
     }
 
+    fn trees(&self) -> Vec<String> {
+        self.0.values().map(|shard| shard.tree.clone()).collect()
+    }
+
     fn kill(&mut self, name: &str) {
-        if let Some(mut child) = self.0.remove(name) {
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(mut shard) = self.0.remove(name) {
+            let _ = shard.process.kill();
+            let _ = shard.process.wait();
         }
     }
 
     fn signal(&self, name: &str, signal: &str) -> Result<()> {
-        let pid = self.0[name].id().to_string();
+        let pid = self.0[name].process.id().to_string();
         let sent = Command::new("kill")
             .args([&format!("-{signal}"), &pid])
             .status()?;
@@ -258,7 +292,7 @@ impl Shards {
     }
 
     async fn ended(&mut self, name: &str) -> Result<()> {
-        let mut child = self.0.remove(name).context("a shard that runs")?;
+        let mut child = self.0.remove(name).context("a shard that runs")?.process;
         let started = Instant::now();
         loop {
             match child.try_wait()? {
@@ -310,9 +344,9 @@ impl Shards {
 
 impl Drop for Shards {
     fn drop(&mut self) {
-        for child in self.0.values_mut() {
-            let _ = child.kill();
-            let _ = child.wait();
+        for shard in self.0.values_mut() {
+            let _ = shard.process.kill();
+            let _ = shard.process.wait();
         }
     }
 }

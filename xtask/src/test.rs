@@ -28,24 +28,32 @@ pub(crate) fn run() -> Result<()> {
     )
 }
 
-/// The tests of Git over ssh talk to a real sshd.
+/// Servers that tests start: program, Debian's package, what for.
+const PROGRAMS: [(&str, &str, &str); 2] = [
+    ("sshd", "openssh-server", "Git over ssh"),
+    ("redis-server", "redis-server", "state for Argo CD's API server"),
+];
+
 fn require_programs() -> Result<()> {
-    if shell::has("sshd") {
+    let missing: Vec<_> = PROGRAMS
+        .iter()
+        .filter(|(program, ..)| !shell::has(program))
+        .collect();
+    if missing.is_empty() {
         return Ok(());
     }
-    if shell::has("apt-get") {
-        eprintln!("The tests of Git over ssh need sshd: installing openssh-server.");
-        let mut update = Command::new("apt-get");
-        shell::run(update.args(["update", "-qq"]))?;
-        let mut install = Command::new("apt-get");
-        install.args([
-            "install",
-            "-y",
-            "-qq",
-            "--no-install-recommends",
-            "openssh-server",
-        ]);
-        return shell::run(install.env("DEBIAN_FRONTEND", "noninteractive"));
+    for (program, _, purpose) in &missing {
+        eprintln!("The tests of {purpose} need {program}.");
     }
-    bail!("the tests of Git over ssh need sshd: install OpenSSH's server and run this again")
+    if !shell::has("apt-get") {
+        bail!("install what is named above and run this again");
+    }
+    let packages = missing.iter().map(|(_, package, _)| *package);
+    let mut update = Command::new("apt-get");
+    shell::run(update.args(["update", "-qq"]))?;
+    let mut install = Command::new("apt-get");
+    install
+        .args(["install", "-y", "-qq", "--no-install-recommends"])
+        .args(packages);
+    shell::run(install.env("DEBIAN_FRONTEND", "noninteractive"))
 }

@@ -24,6 +24,7 @@ use argosy_api::v1alpha1::{ChartDetails, RevisionMetadata};
 use tonic::{Code, Response, Status};
 
 pub use channel::connect;
+pub use pool::{Pool, Replica};
 pub use tls::Tls;
 
 /// How to reach the repo-server.

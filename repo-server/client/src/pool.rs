@@ -20,7 +20,8 @@ const ADDRESSES_TTL: Duration = Duration::from_secs(5);
 /// How long a connection may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) struct Pool {
+/// The replicas behind one name, `host:port`: each address that the name stands for is one, connected to at its first call.
+pub struct Pool {
     address: String,
     /// For the certificate: the host of the address.
     host: String,
@@ -35,10 +36,13 @@ struct State {
     replicas: HashMap<SocketAddr, Replica>,
 }
 
+/// One of them.
 #[derive(Clone)]
-pub(crate) struct Replica {
-    pub(crate) address: SocketAddr,
-    pub(crate) channel: Channel,
+pub struct Replica {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// The way to it.
+    pub channel: Channel,
     in_flight: Arc<AtomicUsize>,
 }
 
@@ -59,7 +63,11 @@ impl Drop for InFlight {
 }
 
 impl Pool {
-    pub(crate) fn new(config: &Config) -> Result<Pool, Error> {
+    /// Resolves and connects at the first call, not now.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for an address without a host or port, or certificates that cannot be read.
+    pub fn new(config: &Config) -> Result<Pool, Error> {
         let address = config.address.trim_start_matches("dns:///").to_owned();
         let host = address
             .rsplit_once(':')
@@ -81,7 +89,10 @@ impl Pool {
     }
 
     /// The replicas for a key, best first.
-    pub(crate) async fn replicas(&self, key: &str) -> Result<Vec<Replica>, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if the name has no address and never had one.
+    pub async fn replicas(&self, key: &str) -> Result<Vec<Replica>, Error> {
         let addresses = self.addresses().await?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.replicas.retain(|address, replica| {

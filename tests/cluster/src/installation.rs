@@ -77,7 +77,7 @@ impl Installation {
             server_metrics_port: free_port()?,
         };
         installation.start_repo_server()?;
-        installation.start_controller()?;
+        installation.start_controller(&[])?;
         Ok(installation)
     }
 
@@ -167,11 +167,11 @@ impl Installation {
         self.controller = None;
     }
 
-    /// Starts the controller (again).
+    /// Starts the controller (again), with further arguments.
     ///
     /// # Errors
     /// When it does not become ready.
-    pub fn start_controller(&mut self) -> Result<()> {
+    pub fn start_controller(&mut self, more: &[&str]) -> Result<()> {
         let mut args = vec![
             "controller".to_owned(),
             format!("--namespace={}", self.options.namespace),
@@ -185,6 +185,7 @@ impl Installation {
             args.push(format!("--app-resync={}ms", attention.as_millis()));
             args.push("--app-resync-jitter=0".to_owned());
         }
+        args.extend(more.iter().map(|arg| (*arg).to_owned()));
         let process = self.start_process("controller", &args, self.controller_metrics_port)?;
         self.controller = Some(process);
         Ok(())

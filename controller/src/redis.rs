@@ -1,0 +1,189 @@
+//! What Argo CD's own API server and web interface read, in Redis: each Application's tree and managed resources, and how
+//! clusters are. Only with `--redis`; Argosy's API server asks the controller instead ([`crate::tree`]).
+//!
+//! Keys, values and the channel are those of Argo CD's `util/cache`: JSON, gzipped unless told otherwise, and an empty message
+//! on the channel of an Application's managed resources once there is something new. Work is asked for by every look at an
+//! Application, and done by one task that merges what waits; what Redis has already is sent again only before it expires.
+
+mod store;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use argosy_object::ContentHash;
+use argosy_runtime::tasks::Tasks;
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, MissedTickBehavior};
+use tracing::{info, warn};
+
+use crate::context::{AppKey, Context};
+use crate::{reconcile, tree};
+pub(crate) use store::Flags;
+use store::Store;
+
+/// After a failure, what waits is tried again after so long.
+const RETRY: Duration = Duration::from_secs(5);
+/// How clusters are is told this often.
+const CLUSTERS: Duration = Duration::from_secs(60);
+/// Applications that are put together at the same time.
+const AT_ONCE: usize = 2;
+/// At most so many Applications are taken off the queue at a time.
+const BATCH: usize = 1000;
+
+/// Where looks at Applications are noted.
+#[derive(Clone)]
+pub struct Looked(UnboundedSender<AppKey>);
+
+impl Looked {
+    /// The Application has just been looked at, or has gone.
+    pub(crate) fn note(&self, key: &AppKey) {
+        // The task ends with the process alone.
+        let _ = self.0.send(key.clone());
+    }
+}
+
+/// What is to be written, until [`start`] begins.
+pub(crate) struct Waiting {
+    store: Store,
+    looks: UnboundedReceiver<AppKey>,
+}
+
+/// Prepares to write, if the flags name a Redis.
+///
+/// # Errors
+/// When its address or certificates cannot be used.
+pub(crate) fn prepare(flags: &Flags) -> anyhow::Result<Option<(Looked, Waiting)>> {
+    let Some(store) = Store::new(flags)? else {
+        return Ok(None);
+    };
+    let (sender, looks) = unbounded_channel();
+    Ok(Some((Looked(sender), Waiting { store, looks })))
+}
+
+/// Writes, as a task.
+pub(crate) fn start(tasks: &Tasks, ctx: &Arc<Context>, waiting: Waiting) {
+    let Waiting { store, mut looks } = waiting;
+    let publisher = Publisher {
+        ctx: ctx.clone(),
+        store,
+        sent: Mutex::default(),
+    };
+    tasks.spawn("state for Argo CD in Redis", async move {
+        let mut clusters = tokio::time::interval(CLUSTERS);
+        clusters.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut keys, mut failing) = (Vec::new(), false);
+        loop {
+            let outcome = if keys.is_empty() {
+                tokio::select! {
+                    count = looks.recv_many(&mut keys, BATCH) => match count {
+                        0 => return,
+                        _ => publisher.applications(&mut keys).await,
+                    },
+                    _ = clusters.tick() => publisher.clusters().await,
+                }
+            } else {
+                publisher.applications(&mut keys).await
+            };
+            match (&outcome, failing) {
+                (Err(error), false) => {
+                    warn!(error = %format!("{error:#}"), "write state for Argo CD's API server to Redis")
+                }
+                (Ok(()), true) => info!("Redis takes state for Argo CD's API server again"),
+                _ => {}
+            }
+            failing = outcome.is_err();
+            if failing {
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    });
+}
+
+struct Publisher {
+    ctx: Arc<Context>,
+    store: Store,
+    sent: Mutex<HashMap<AppKey, Sent>>,
+}
+
+/// What Redis has of an Application.
+#[derive(Clone, PartialEq, Eq)]
+struct Sent {
+    tree: ContentHash,
+    managed: ContentHash,
+    at: Instant,
+}
+
+impl Publisher {
+    /// Writes these Applications; those that failed stay in `keys`.
+    async fn applications(&self, keys: &mut Vec<AppKey>) -> anyhow::Result<()> {
+        let unique: BTreeSet<AppKey> = keys.drain(..).collect();
+        let outcomes: Vec<_> = futures::stream::iter(unique)
+            .map(|key| async move {
+                let outcome = self.application(&key).await;
+                (key, outcome)
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        let mut first = Ok(());
+        for (key, outcome) in outcomes {
+            if let Err(error) = outcome {
+                keys.push(key);
+                first = first.and(Err(error));
+            }
+        }
+        first
+    }
+
+    async fn application(&self, key: &AppKey) -> anyhow::Result<()> {
+        let instance = key.instance(&self.ctx.options.namespace);
+        let Some(app) = self.ctx.apps.get(key) else {
+            self.store.forget(&instance).await?;
+            self.sent.lock().remove(key);
+            return Ok(());
+        };
+        let Ok(cluster) = self.ctx.clusters.resolve(&app.spec.destination) else {
+            return Ok(());
+        };
+        let tree = match tree::tree(&self.ctx, &app, &cluster) {
+            Ok(tree) => serde_json::to_vec(&tree)?,
+            // Of a cluster that is not known yet there is nothing to tell.
+            Err(_) => return Ok(()),
+        };
+        let managed = match reconcile::managed::managed(&self.ctx, &app).await {
+            Ok(mut managed) => {
+                managed.sort_by_cached_key(|one| {
+                    [&one.group, &one.kind, &one.namespace, &one.name].map(String::clone)
+                });
+                serde_json::to_vec(&managed)?
+            }
+            // The condition says why; what was told before stands.
+            Err(_) => return Ok(()),
+        };
+        let sent = Sent {
+            tree: ContentHash::of(&tree),
+            managed: ContentHash::of(&managed),
+            at: Instant::now(),
+        };
+        let known = self.sent.lock().get(key).cloned();
+        let lasts = |known: &Sent| known.at.elapsed() < self.store.app_expiration() / 2;
+        if known.is_some_and(|known| {
+            lasts(&known) && (&known.tree, &known.managed) == (&sent.tree, &sent.managed)
+        }) {
+            return Ok(());
+        }
+        self.store.application(&instance, &tree, &managed).await?;
+        self.sent.lock().insert(key.clone(), sent);
+        Ok(())
+    }
+
+    async fn clusters(&self) -> anyhow::Result<()> {
+        for (server, info) in tree::clusters(&self.ctx) {
+            self.store.cluster(&server, &serde_json::to_vec(&info)?).await?;
+        }
+        Ok(())
+    }
+}
