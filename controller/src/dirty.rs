@@ -210,6 +210,8 @@ fn jitter(key: &AppKey, most: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     #[tokio::test]
@@ -225,7 +227,7 @@ mod tests {
             let work = queue.next().await;
             assert_eq!((&work.key, work.refresh), (&key, Refresh::Nothing));
             queue.done(&key);
-            assert!(queue.is_empty());
+            assert!(queue.next().now_or_never().is_none());
         }
     }
 }
