@@ -26,6 +26,7 @@ pub mod deletion;
 pub mod dirty;
 pub mod events;
 mod metrics;
+mod neighbours;
 pub mod operation;
 pub mod queue;
 pub mod reconcile;

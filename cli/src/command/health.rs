@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use argosy_api::settings::Settings;
 use argosy_health::action::Definitions;
-use argosy_health::{Customizations, assess};
+use argosy_health::{Customizations, Neighbours, assess_among};
 use argosy_object::{Value, meta, yaml};
 use serde_json::json;
 
@@ -40,9 +40,34 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The objects of the file are each other's neighbours.
+struct InFile<'a>(&'a [Value]);
+
+impl Neighbours for InFile<'_> {
+    fn storage_class(&self, name: &str) -> Option<Value> {
+        let found = |object: &&Value| meta::kind(object) == "StorageClass" && meta::name(object) == name;
+        self.0.iter().find(found).cloned()
+    }
+
+    fn pods(&self, workload: &Value) -> Vec<Value> {
+        let uid = meta::uid(workload);
+        let owned = |object: &&Value| {
+            !uid.is_empty()
+                && meta::owner_references(object)
+                    .iter()
+                    .any(|owner| owner.uid == uid)
+        };
+        let found = self.0.iter().filter(owned);
+        let below = found.clone().filter(|object| meta::kind(object) == "ReplicaSet");
+        let of_sets = below.flat_map(|set| self.pods(set));
+        let own = found.filter(|object| meta::kind(object) == "Pod").cloned();
+        own.chain(of_sets).collect()
+    }
+}
+
 /// A kind that nobody has a health rule for has no health: an empty status.
-fn verdict(document: &Value, customizations: &Customizations) -> (String, String) {
-    match assess(document, customizations) {
+fn verdict(document: &Value, all: &[Value], customizations: &Customizations) -> (String, String) {
+    match assess_among(document, customizations, &InFile(all)) {
         Some(health) => (health.status.to_string(), health.message),
         None => (String::new(), String::new()),
     }
@@ -50,7 +75,7 @@ fn verdict(document: &Value, customizations: &Customizations) -> (String, String
 
 fn as_json(documents: &[Value], customizations: &Customizations) -> Value {
     let one = |document| {
-        let (status, message) = verdict(document, customizations);
+        let (status, message) = verdict(document, documents, customizations);
         json!({"status": status, "message": message})
     };
     if let [document] = documents {
@@ -66,7 +91,7 @@ fn as_json(documents: &[Value], customizations: &Customizations) -> Value {
 
 fn as_text(documents: &[Value], customizations: &Customizations) -> String {
     let lines = documents.iter().map(|document| {
-        let (status, message) = verdict(document, customizations);
+        let (status, message) = verdict(document, documents, customizations);
         let status = if status.is_empty() {
             "(no health rule)"
         } else {

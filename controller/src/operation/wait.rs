@@ -11,6 +11,7 @@ use tracing::debug;
 
 use super::begin::Session;
 use super::desk::Desk;
+use crate::neighbours::InCluster;
 
 /// Looks at every object whose state can matter to the next step.
 pub(super) async fn observe(desk: &Desk<'_>, session: &Session) -> Observations {
@@ -68,7 +69,8 @@ async fn look(session: &Session, task: &Task) -> Option<Seen> {
 }
 
 fn seen(session: &Session, live: &Value) -> Seen {
-    let health = argosy_health::assess(live, &session.health);
+    let snapshot = session.cluster().snapshot();
+    let health = argosy_health::assess_among(live, &session.health, &InCluster(&snapshot));
     debug!(kind = meta::kind(live), name = meta::name(live), ?health, "seen");
     Seen::live(live, health)
 }

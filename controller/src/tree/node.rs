@@ -11,6 +11,7 @@ use argosy_health::Customizations;
 use argosy_livestate::{Resource, Snapshot};
 use argosy_object::{ResourceKey, Value, meta};
 
+use crate::neighbours::InCluster;
 use crate::reconcile::summary;
 
 /// Everything that the Application with this instance name owns: what it tracks or manages, and what that owns.
@@ -83,11 +84,12 @@ fn reference(resource: &Resource) -> ResourceRef {
 
 fn node(resource: &Resource, snapshot: &Snapshot, health: &Customizations) -> ResourceNode {
     let object = resource.value();
-    let assessed = argosy_health::assess(&object, health).map(|health| HealthStatus {
-        status: health.status.to_string(),
-        message: health.message,
-        ..HealthStatus::default()
-    });
+    let assessed =
+        argosy_health::assess_among(&object, health, &InCluster(snapshot)).map(|health| HealthStatus {
+            status: health.status.to_string(),
+            message: health.message,
+            ..HealthStatus::default()
+        });
     ResourceNode {
         resource_ref: reference(resource),
         parent_refs: snapshot

@@ -12,8 +12,8 @@ const HOOK_FINALIZER: &str = "argocd.argoproj.io/hook-finalizer";
 /// The health of `live`, or `None` if nobody can tell (no rule for the kind, or a script that declined to answer): such an object does
 /// not count.
 ///
-/// First match wins: pending deletion, a script (overrides before bundled, exact before pattern), the
-/// built-in rules of a custom resource, the native rule of the kind. A script
+/// First match wins: pending deletion, a child Application that asks to be waited for, a script (overrides before bundled, exact
+/// before pattern), the built-in rules of a custom resource, the native rule of the kind. A script
 /// that fails and a kind in a version without a rule are `Unknown` with the reason.
 #[must_use]
 pub fn assess(live: &Value, customizations: &Customizations) -> Option<Health> {
@@ -21,7 +21,9 @@ pub fn assess(live: &Value, customizations: &Customizations) -> Option<Health> {
         return Some(Health::progressing("Pending deletion"));
     }
     let GroupVersionKind { group, version, kind } = meta::gvk(live);
-    if let Some(script) = customizations.script(&group, &kind) {
+    // That one object asks for it says more than a script for all of its kind.
+    let asks = group == "argoproj.io" && kind == "Application" && kind::application::asks(live);
+    if !asks && let Some(script) = customizations.script(&group, &kind) {
         return lua::health(script, live);
     }
     if let Some(answer) = rules::assess(&group, &kind, live) {

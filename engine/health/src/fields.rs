@@ -50,6 +50,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The value itself.
+    pub(crate) fn value(&self) -> Option<&'a Value> {
+        self.value
+    }
+
     pub(crate) fn exists(&self) -> bool {
         self.value.is_some()
     }

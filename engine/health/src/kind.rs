@@ -1,13 +1,14 @@
 //! The kinds we know natively: one module a kind, each `assess(&Value) -> Result<Health, Malformed>` or nearly so.
 
 mod api_service;
+pub(crate) mod application;
 mod daemon_set;
 mod deployment;
 mod horizontal_pod_autoscaler;
 mod ingress;
 mod job;
 mod persistent_volume_claim;
-mod pod;
+pub(crate) mod pod;
 mod replica_set;
 mod service;
 mod stateful_set;
@@ -33,6 +34,7 @@ pub(crate) fn native(group: &str, version: &str, kind: &str, live: &Value) -> Op
         ("autoscaling", "HorizontalPodAutoscaler", "v2") => horizontal_pod_autoscaler::assess_v2(live),
         ("apiregistration.k8s.io", "APIService", "v1" | "v1beta1") => api_service::assess(live),
         ("argoproj.io", "Workflow", _) => workflow::assess(live),
+        ("argoproj.io", "Application", _) if application::asks(live) => application::assess(live),
 
         ("apps", "Deployment" | "StatefulSet" | "ReplicaSet" | "DaemonSet", _)
         | ("", "Service" | "PersistentVolumeClaim" | "Pod", _)

@@ -42,12 +42,37 @@ fn is_hook(live: &Value) -> bool {
     }
 }
 
+/// Why a Pod does not get on, in the words of `kubectl get pods`; nothing if it does, or may yet. A container that is down for a moment
+/// between two of its restarts says the same as one that waits for the next.
+pub(crate) fn stuck(live: &Value) -> Option<&str> {
+    let containers = ["initContainerStatuses", "containerStatuses"];
+    let mut statuses = containers
+        .iter()
+        .flat_map(|list| meta::array_field(live, &["status", list]));
+    statuses.find_map(|status| {
+        let waiting = meta::str_field(status, &["state", "waiting", "reason"]).unwrap_or_default();
+        let restarts = meta::i64_field(status, &["restartCount"]).unwrap_or_default();
+        let ready = meta::bool_field(status, &["ready"]).unwrap_or_default();
+        let failed = meta::i64_field(status, &["lastState", "terminated", "exitCode"]);
+        match waiting {
+            "ErrImagePull" | "ImagePullBackOff" => Some("ImagePullBackOff"),
+            _ if is_fatal(waiting) => Some(waiting),
+            _ if !ready && restarts > 1 && failed.is_some_and(|code| code != 0) => Some("CrashLoopBackOff"),
+            _ => None,
+        }
+    })
+}
+
+fn is_fatal(reason: &str) -> bool {
+    reason.starts_with("Err") || reason.ends_with("Error") || reason.ends_with("BackOff")
+}
+
 /// The messages of containers that wait for a reason which does not go away by itself.
 fn stuck_containers(object: &Fields<'_>) -> Result<Option<String>, Malformed> {
     let mut messages = Vec::new();
     for container in object.list(&["status", "containerStatuses"])? {
         let reason = container.text(&["state", "waiting", "reason"])?;
-        if reason.starts_with("Err") || reason.ends_with("Error") || reason.ends_with("BackOff") {
+        if is_fatal(reason) {
             messages.push(container.text(&["state", "waiting", "message"])?);
         }
     }

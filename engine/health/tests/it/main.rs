@@ -1,5 +1,5 @@
 //! Cases: `tests/cases/<name>/live.yaml` and what is to be said of it in `expected.txt`: `Status`, `Status: message`, or `none`. With a
-//! `health.lua` beside it the script answers for the kind of the object.
+//! `health.lua` beside it the script answers for the kind of the object; `neighbours.yaml` holds other objects of the cluster.
 //!
 //! `UPDATE_EXPECTED=1 cargo test` writes the answers as they are; read them before you keep them.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -10,7 +10,7 @@ mod oracle;
 use std::fs;
 use std::path::Path;
 
-use argosy_health::{Customizations, assess};
+use argosy_health::{Customizations, Neighbours, Value, assess_among};
 use argosy_object::{meta, yaml};
 
 #[test]
@@ -41,6 +41,21 @@ fn cases() {
     assert!(count > 100);
 }
 
+/// The other objects of a case; the Pods are the workload's.
+struct Around(Vec<Value>);
+
+impl Neighbours for Around {
+    fn storage_class(&self, name: &str) -> Option<Value> {
+        let found = |object: &&Value| meta::kind(object) == "StorageClass" && meta::name(object) == name;
+        self.0.iter().find(found).cloned()
+    }
+
+    fn pods(&self, _: &Value) -> Vec<Value> {
+        let is_pod = |object: &&Value| meta::kind(object) == "Pod";
+        self.0.iter().filter(is_pod).cloned().collect()
+    }
+}
+
 fn check(folder: &Path) -> Result<(), String> {
     let text = fs::read_to_string(folder.join("live.yaml")).map_err(|error| error.to_string())?;
     let live = yaml::parse(&text, &yaml::Limits::default()).map_err(|error| error.message)?;
@@ -54,7 +69,15 @@ fn check(folder: &Path) -> Result<(), String> {
         };
         customizations.insert(&pattern, &script, true).unwrap();
     }
-    let answer = assess(&live, &customizations).map_or("none".to_owned(), |health| health.to_string());
+    let neighbours = match fs::read_to_string(folder.join("neighbours.yaml")) {
+        Ok(text) => {
+            yaml::parse_all(text.as_bytes(), &yaml::Limits::default()).map_err(|error| error.message)?
+        }
+        Err(_) => Vec::new(),
+    };
+    let neighbours = neighbours.into_iter().map(|found| found.value).collect();
+    let answer = assess_among(&live, &customizations, &Around(neighbours))
+        .map_or("none".to_owned(), |health| health.to_string());
 
     let file = folder.join("expected.txt");
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
