@@ -53,8 +53,7 @@ fn unfold(document: Value) -> Vec<Value> {
     if document.is_null() {
         return Vec::new();
     }
-    let is_list =
-        meta::kind(&document).ends_with("List") && document.get("items").is_some_and(Value::is_array);
+    let is_list = meta::is_list(&document);
     match document {
         Value::Object(mut list) if is_list => match list.remove("items") {
             Some(Value::Array(items)) => items.into_iter().flat_map(unfold).collect(),

@@ -1,7 +1,7 @@
 //! Texts and tool output become Kubernetes objects.
 
 use crate::error::{Error, Result};
-use argosy_object::yaml;
+use argosy_object::{meta, yaml};
 use serde_json::Value;
 
 /// A file with this marker is not a manifest.
@@ -66,7 +66,14 @@ pub fn from_yaml(file: &str, text: &[u8]) -> Result<Vec<Value>> {
                     .and_then(Value::as_str)
                     .is_some_and(|kind| !kind.is_empty()) =>
             {
-                objects.push(Value::Object(map));
+                let object = Value::Object(map);
+                if let Some((path, found)) = meta::not_a_text(&object) {
+                    let (kind, name) = (meta::kind(&object), meta::name(&object));
+                    let message =
+                        format!("{kind} {name}: {path} is {found}, and must be a text: put it in quotes");
+                    return Err(bad(line, message));
+                }
+                objects.push(object);
             }
             _ if objects.is_empty() && !looks_like_manifest() => return Ok(Vec::new()),
             Value::Object(_) => return Err(bad(line, "Object 'Kind' is missing".into())),
@@ -119,6 +126,7 @@ pub fn flatten(objects: Vec<Value>) -> Result<Vec<Value>> {
 }
 
 fn flatten_one(object: Value, out: &mut Vec<Value>, depth: usize) -> Result<()> {
+    let is_list = meta::is_list(&object);
     let Value::Object(mut map) = object else {
         return Ok(());
     };
@@ -130,7 +138,7 @@ fn flatten_one(object: Value, out: &mut Vec<Value>, depth: usize) -> Result<()> 
         .and_then(Value::as_str)
         .is_some_and(|kind| kind.ends_with("List"));
     match map.get("items") {
-        Some(Value::Array(_)) if depth < 8 => {
+        Some(Value::Array(_)) if is_list && depth < 8 => {
             let Some(Value::Array(items)) = map.remove("items") else {
                 return Ok(());
             };
@@ -243,5 +251,33 @@ mod tests {
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}),
             ]
         );
+    }
+
+    #[test]
+    fn objects_that_look_like_lists_are_kept() {
+        let objects = vec![
+            json!({"apiVersion": "example.com/v1", "kind": "AllowList", "metadata": {"name": "a"}, "spec": {}}),
+            json!({"apiVersion": "example.com/v1", "kind": "AllowList", "metadata": {"name": "b"}, "items": [{"a": 1}], "spec": {}}),
+            json!({"apiVersion": "example.com/v1", "kind": "Menu", "metadata": {"name": "c"}, "items": [{"a": 1}]}),
+        ];
+        assert_eq!(flatten(objects.clone()).unwrap(), objects);
+    }
+
+    #[test]
+    fn labels_and_annotations_are_texts() {
+        for (field, path) in [
+            ("annotations: {invalid: true}", "annotations.invalid is true"),
+            ("labels: {version: 1.10}", "labels.version is 1.1"),
+        ] {
+            let text = format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: ok}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: bad\n  {field}\n"
+            );
+            let error = from_yaml("dir/x.yaml", text.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with("failed to parse dir/x.yaml line 5"), "{error}");
+            assert!(
+                error.contains(&format!("ConfigMap bad: metadata.{path}, and must be a text")),
+                "{error}"
+            );
+        }
     }
 }

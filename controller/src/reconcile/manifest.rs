@@ -194,6 +194,12 @@ fn check(object: &Value) -> Result<(), String> {
     if !named {
         return Err(format!("a manifest of kind {kind} has no name"));
     }
+    if let Some((path, found)) = meta::not_a_text(object) {
+        return Err(format!(
+            "{kind} {}: {path} is {found}, and must be a text",
+            meta::name(object)
+        ));
+    }
     Ok(())
 }
 
@@ -320,6 +326,11 @@ mod tests {
     fn one_manifest_that_is_no_object_fails_them_all() {
         let broken = json!({"kind": "ConfigMap", "metadata": {"name": "x"}});
         assert!(sort_out(vec![object("ConfigMap", None, "a"), broken], "shop", &Builtin).is_err());
+        let mut unquoted = object("ConfigMap", None, "b");
+        unquoted["metadata"]["annotations"] = json!({"on": true});
+        let refused = sort_out(vec![unquoted], "shop", &Builtin).err();
+        let told = "ConfigMap b: metadata.annotations.on is true, and must be a text";
+        assert_eq!(refused.as_deref(), Some(told));
     }
 
     #[test]

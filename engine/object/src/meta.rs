@@ -100,6 +100,30 @@ pub fn name(value: &Value) -> &str {
     str_field(value, &["metadata", "name"]).unwrap_or_default()
 }
 
+/// Whether this is a list of objects and none itself: it has items, no name, and nothing besides. A custom resource whose kind or fields
+/// are called alike is an object.
+pub fn is_list(value: &Value) -> bool {
+    let known = |field: &String| matches!(field.as_str(), "apiVersion" | "kind" | "metadata" | "items");
+    field(value, &["items"]).is_some_and(Value::is_array)
+        && name(value).is_empty()
+        && generate_name(value).is_empty()
+        && value.as_object().is_some_and(|fields| fields.keys().all(known))
+}
+
+/// The first label or annotation that is no text: its path, and what it is. YAML makes numbers and truth values of what is not quoted.
+pub fn not_a_text(value: &Value) -> Option<(String, &Value)> {
+    ["labels", "annotations"].iter().find_map(|name| {
+        let entries = field(value, &["metadata", name])?;
+        let Some(entries) = entries.as_object() else {
+            return (!entries.is_null()).then(|| (format!("metadata.{name}"), entries));
+        };
+        let wrong = entries
+            .iter()
+            .find(|(_, entry)| !(entry.is_string() || entry.is_null()));
+        wrong.map(|(key, entry)| (format!("metadata.{name}.{key}"), entry))
+    })
+}
+
 /// `metadata.generateName`, empty if absent.
 pub fn generate_name(value: &Value) -> &str {
     str_field(value, &["metadata", "generateName"]).unwrap_or_default()
