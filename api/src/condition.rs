@@ -12,6 +12,9 @@ words! {
         InvalidSpecError = "InvalidSpecError",
         /// Desired and live state could not be compared.
         ComparisonError = "ComparisonError",
+        /// Something of the comparison could not be done as asked: a rule of `ignoreDifferences` that cannot be applied, a dry run that is
+        /// refused. The comparison stands, and syncs go on.
+        ComparisonWarning = "ComparisonWarning",
         /// An automated sync could not be started, or failed.
         SyncError = "SyncError",
         /// Something else went wrong.

@@ -49,6 +49,8 @@ pub struct Settings {
     pub rendering: String,
     rules: Vec<IgnoreRule>,
     ignore: Arc<IgnoreRules>,
+    /// How many of them are wrong.
+    ignore_findings: usize,
 }
 
 /// Repositories and credential templates, as their Secrets have them.
@@ -127,7 +129,7 @@ impl Settings {
         }
         let (rules, known_types) = (ignore_rules(&config.overrides), known_types(&config));
         let (ignore, findings) = IgnoreRules::new(rules.iter().cloned());
-        for finding in findings {
+        for finding in &findings {
             warn!("argocd-cm: ignoreDifferences: {finding}");
         }
         let diff_options = argosy_diff::Options {
@@ -153,6 +155,7 @@ impl Settings {
             // Credentials go into it; only its identity is kept.
             rendering: format!("{:?}", ContentHash::of(rendering.as_bytes())),
             ignore: Arc::new(ignore),
+            ignore_findings: findings.len(),
             rules,
             config,
             repositories,
@@ -194,10 +197,10 @@ impl Settings {
         Arc::new(move |kind| filter.excludes(&kind.group, &kind.kind, &server))
     }
 
-    /// The rules of the settings and of one Application, compiled.
-    pub fn ignore_rules(&self, of_app: &[ResourceIgnoreDifferences]) -> Arc<IgnoreRules> {
+    /// The rules of the settings and of one Application, compiled, and what is wrong with those of the Application.
+    pub fn ignore_rules(&self, of_app: &[ResourceIgnoreDifferences]) -> (Arc<IgnoreRules>, Vec<String>) {
         if of_app.is_empty() {
-            return self.ignore.clone();
+            return (self.ignore.clone(), Vec::new());
         }
         let of_app = of_app.iter().map(|rule| IgnoreRule {
             group: rule.group.clone(),
@@ -209,11 +212,10 @@ impl Settings {
             managed_fields_managers: rule.managed_fields_managers.clone(),
         });
         let (rules, findings) = IgnoreRules::new(of_app.chain(self.rules.iter().cloned()));
-        for finding in findings {
-            // Argo CD logs a bad rule and goes on without it, too.
-            warn!("ignoreDifferences: {finding}");
-        }
-        Arc::new(rules)
+        // Behind them stand those of the settings, which have been told.
+        let own = findings.len().saturating_sub(self.ignore_findings);
+        let own = findings[..own].iter().map(ToString::to_string).collect();
+        (Arc::new(rules), own)
     }
 
     /// The project with what it inherits from global ones.

@@ -466,7 +466,7 @@ fn resources(
     let options = SyncOptions::parse(sync.sync_options.iter().map(String::as_str));
     let ignored = options
         .respect_ignore_differences()
-        .then(|| settings.ignore_rules(&desk.app.spec.ignore_differences));
+        .then(|| settings.ignore_rules(&desk.app.spec.ignore_differences).0);
     let schemas = compared.cluster.schemas();
     let ours = compared.resources.iter().filter(|managed| {
         let extra = managed.manifest.is_none();

@@ -13,6 +13,7 @@ pub(crate) const OF_SPEC: &[ConditionType] = &[ConditionType::InvalidSpecError, 
 /// The types that a comparison decides on.
 pub(crate) const OF_COMPARISON: &[ConditionType] = &[
     ConditionType::ComparisonError,
+    ConditionType::ComparisonWarning,
     ConditionType::SharedResourceWarning,
     ConditionType::RepeatedResourceWarning,
     ConditionType::ExcludedResourceWarning,
@@ -58,8 +59,18 @@ pub(crate) fn of_comparison<'a>(
             "The cluster's objects of kind {}/{} cannot be listed",
             kind.group, kind.kind
         )),
-        compare::Finding::Rule { key, message } => {
+        compare::Finding::Unknown { key, message } => {
             ConditionType::ComparisonError.with_message(format!("Failed to compare {key}: {message}"))
         }
+        compare::Finding::Rule { key, message } => {
+            ConditionType::ComparisonWarning.with_message(format!("{key}: {message}"))
+        }
+    })
+}
+
+/// Rules of the Application that are wrong in themselves.
+pub(crate) fn of_rules(findings: &[String]) -> impl Iterator<Item = ApplicationCondition> + '_ {
+    findings.iter().map(|finding| {
+        ConditionType::ComparisonWarning.with_message(format!("spec.ignoreDifferences: {finding}"))
     })
 }

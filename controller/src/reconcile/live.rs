@@ -147,6 +147,7 @@ impl Task {
             own_cluster: cluster.info().project == project.metadata.name,
         };
         let outcome = compare(&input, &mut verdicts);
+        let ignore_findings = rules.ignore_findings.clone();
         {
             let mut memo = memo.lock();
             memo.verdicts = verdicts;
@@ -159,6 +160,7 @@ impl Task {
         }
         let mut found: Vec<_> = conditions::of_manifests(&desired.findings).collect();
         found.extend(conditions::of_comparison(&app, &outcome.findings));
+        found.extend(conditions::of_rules(&ignore_findings));
         Compared {
             health: health::health(&app, &outcome.resources).health,
             revisions: desired.revisions.clone(),
@@ -211,10 +213,12 @@ fn rules(
         .sync_policy
         .iter()
         .flat_map(|policy| &policy.sync_options);
+    let (ignore, ignore_findings) = settings.ignore_rules(&app.spec.ignore_differences);
     Rules {
         id,
         schemas,
-        ignore: settings.ignore_rules(&app.spec.ignore_differences),
+        ignore,
+        ignore_findings: ignore_findings.into(),
         options: settings.diff_options.clone(),
         health: settings.health.clone(),
         tracking: settings.tracking.clone(),

@@ -49,6 +49,17 @@ impl Finding {
     }
 }
 
+/// A rule that cannot be applied to one side can mostly not be applied to the other: it is told once.
+pub(crate) fn each_once(findings: &mut Vec<Finding>) {
+    let mut told: Vec<Finding> = Vec::new();
+    for finding in findings.drain(..) {
+        if !told.contains(&finding) {
+            told.push(finding);
+        }
+    }
+    *findings = told;
+}
+
 impl std::fmt::Display for Finding {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}: {}", self.what, self.problem)
@@ -348,6 +359,16 @@ mod tests {
             "$ENV.HOME",
             "env.HOME",
             "\"\\(repeat(.))\"",
+            "reduce .. as $x (\"a\"; . + .)",
+            ". as $x | .a",
+            ".a + .a",
+            ".a * 1000000",
+            "[.a, .b]",
+            "{a: .b}",
+            ".a |= 1",
+            ".a | tostring | tostring | tostring",
+            "@base64 \"x\"",
+            "label $x | .a",
         ] {
             let rule = IgnoreRule {
                 group: "*".into(),
@@ -362,6 +383,13 @@ mod tests {
             ".env[] | select(.name == \"input\")",
             ".. | .repeat?",
             ".def",
+            ".a[0], .b[-1], .c[1:2]",
+            ".a[] | select(.port | tostring == \"80\")",
+            ".a[] | select(has(\"x\") and (.x | test(\"^y\")) | not).z",
+            ".a[] | select(.x | IN(\"a\", \"b\", \"c\")) | .z // empty",
+            ".a[] | select(contains({name: \"x\", list: [1, -2, []]}))",
+            ".a[] | if .x == null then .y else .z end",
+            "try .a[] catch empty",
         ] {
             let rule = IgnoreRule {
                 group: "*".into(),
@@ -371,6 +399,39 @@ mod tests {
             };
             assert_eq!(IgnoreRules::new([rule]).1, [], "{text}");
         }
+    }
+
+    #[test]
+    fn an_expression_that_takes_too_long_is_given_up_and_the_others_hold() {
+        let expressions = [
+            ".. | .. | .. | .. | .. | .. | select(false)",
+            "(.. | .. | .. | .. | .. | ..)? | select(false)",
+            ".. | (.. | (.. | (.. | (.. | ..)?)?)?)? | select(false)",
+            "first(recurse | recurse | recurse | recurse | recurse | recurse | select(false))",
+            "select(any(..; any(..; any(..; any(..; any(..; false))))))",
+        ];
+        let (rules, findings) = IgnoreRules::new([IgnoreRule {
+            group: "apps".into(),
+            kind: "*".into(),
+            json_pointers: vec!["/spec/replicas".into()],
+            jq_path_expressions: expressions
+                .iter()
+                .map(|text| (*text).to_owned())
+                .chain([".spec.template".to_owned()])
+                .collect(),
+            ..IgnoreRule::default()
+        }]);
+        assert_eq!(findings, []);
+        let deep = (0..60).fold(json!({}), |below, _| json!({"below": below}));
+        let mut document = deployment();
+        document["spec"]["template"]["deep"] = deep;
+        let (stripped, findings) = rules.strip(&document);
+        assert_eq!(stripped["spec"], json!({}));
+        let expected: Vec<Finding> = expressions
+            .iter()
+            .map(|text| Finding::new(*text, "takes more than 100000 steps"))
+            .collect();
+        assert_eq!(findings, expected);
     }
 
     #[test]

@@ -1,51 +1,32 @@
 //! jq path expressions, run for the paths they lead to; deleting is done by us.
 //!
-//! Expressions are written by tenants and evaluated in the controller, so that they must end: what can run for ever (own definitions,
-//! `repeat`, `range`…) is refused, the rest is bounded by the document, and the number of results is bounded too.
+//! Expressions are written by tenants and evaluated in the controller, so that they must end. They are made only of what walks a document
+//! and asks about it ([`language`]), and each step of a walk is counted: one that takes too many is given up, and reported.
+
+mod language;
+
+use std::cell::Cell;
 
 use argosy_object::Value;
+use jaq_core::load::parse::Def;
 use jaq_core::load::{Arena, File, Loader};
-use jaq_core::{Ctx, Vars, data, unwrap_valr};
+use jaq_core::native::{Fun, bome, run, v};
+use jaq_core::{Ctx, DataT, Error, Lut, RunPtr, Vars, data, unwrap_valr};
 use jaq_json::{Num, Val};
 
 use super::path::{Step, Steps};
 use super::plain::Walk;
 
-/// What jaq lacks of jq.
-const PRELUDE: &str = "def IN(s): any(s == .; .); def IN(src; s): any(src == s; .);";
-
-/// Names that an expression may not use: they need not end, or they look outside.
-const REFUSED: &[&str] = &[
-    "combinations",
-    "debug",
-    "def",
-    "env",
-    "foreach",
-    "getpath",
-    "halt",
-    "halt_error",
-    "import",
-    "include",
-    "input",
-    "inputs",
-    "input_filename",
-    "limit",
-    "localtime",
-    "mktime",
-    "now",
-    "range",
-    "repeat",
-    "stderr",
-    "until",
-    "while",
-];
+/// What jaq lacks of jq, and the step that is counted.
+const PRELUDE: &str =
+    "def IN(s): any(s == .; .); def IN(src; s): any(src == s; .); def step: if tick then . else . end;";
 
 /// Paths one expression may lead to in one document.
 const PATHS_MAX: usize = 10_000;
+/// Steps one expression may take in one document: some tenths of a second. What people write takes less than a thousand.
+const STEPS_MAX: u32 = 100_000;
 /// Longest expression.
 const TEXT_MAX: usize = 4_096;
-
-type Filter = jaq_core::Filter<data::JustLut<Val>>;
 
 /// A compiled expression.
 pub(super) struct Expression {
@@ -81,9 +62,44 @@ impl Expression {
     }
 }
 
+/// What a running expression has at hand.
+struct Run<'a> {
+    lut: &'a Lut<Metered>,
+    left: Cell<u32>,
+}
+
+/// Expressions over JSON whose steps are counted.
+struct Metered;
+
+impl DataT for Metered {
+    type V<'a> = Val;
+    type Data<'a> = &'a Run<'a>;
+}
+
+impl<'a> data::HasLut<'a, Metered> for &'a Run<'a> {
+    fn lut(&self) -> &'a Lut<Metered> {
+        self.lut
+    }
+}
+
+/// `tick`: an error once the steps are used up.
+fn tick() -> Fun<Metered> {
+    let count: RunPtr<Metered> = |(ctx, _)| {
+        let left = &ctx.data().left;
+        bome(match left.get() {
+            0 => Err(Error::str("too many steps")),
+            steps => {
+                left.set(steps - 1);
+                Ok(Val::Bool(true))
+            }
+        })
+    };
+    run::<Metered>(("tick", v(0), count))
+}
+
 /// An expression that needs the interpreter.
 pub(super) struct Interpreted {
-    filter: Filter,
+    filter: jaq_core::Filter<Metered>,
 }
 
 impl Interpreted {
@@ -91,21 +107,34 @@ impl Interpreted {
         if text.len() > TEXT_MAX {
             return Err(format!("is longer than {TEXT_MAX} bytes"));
         }
-        if let Some(word) = refused_word(text) {
-            return Err(format!("uses {word}, which is not allowed here"));
+        let term = jaq_core::load::parse(text, |parser| parser.term()).ok_or("is no jq expression")?;
+        let expression = Def {
+            name: "expression",
+            args: Vec::new(),
+            body: language::metered(term)?,
+        };
+        let prelude = jaq_core::load::parse(PRELUDE, |parser| parser.defs()).unwrap_or_default();
+        let known = jaq_core::defs()
+            .chain(jaq_std::defs())
+            .chain(jaq_json::defs())
+            .chain(prelude);
+        let mut defs: Vec<Def<&str>> = vec![expression];
+        for def in known {
+            defs.push(def);
         }
-        let code = format!("{PRELUDE} path({text})");
-        let defs = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
-        let funs = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
+        // A definition sees those before it.
+        defs.rotate_left(1);
+        let funs = jaq_core::funs()
+            .chain(jaq_std::funs())
+            .chain(jaq_json::funs())
+            .chain([tick()]);
         let arena = Arena::default();
+        let main = File {
+            code: "path(expression)",
+            path: (),
+        };
         let modules = Loader::new(defs)
-            .load(
-                &arena,
-                File {
-                    code: code.as_str(),
-                    path: (),
-                },
-            )
+            .load(&arena, main)
             .map_err(|_| "is no jq expression".to_owned())?;
         let filter = jaq_core::Compiler::default()
             .with_funs(funs)
@@ -121,26 +150,32 @@ impl Interpreted {
     }
 
     pub(super) fn paths(&self, document: &Value) -> Result<Vec<Steps>, String> {
-        let input = to_jq(document);
-        let ctx = Ctx::<data::JustLut<Val>>::new(&self.filter.lut, Vars::new([]));
+        let run = Run {
+            lut: &self.filter.lut,
+            left: Cell::new(STEPS_MAX),
+        };
+        let ctx = Ctx::<Metered>::new(&run, Vars::new([]));
         let mut paths = Vec::new();
-        for path in self.filter.id.run((ctx, input)).map(unwrap_valr) {
+        let mut problem = None;
+        for path in self.filter.id.run((ctx, to_jq(document))).map(unwrap_valr) {
             match path {
                 Ok(path) => paths.extend(steps(&path, document)),
                 Err(error) => {
-                    let text = error.to_string();
-                    return if text.contains("null") {
-                        Ok(Vec::new())
-                    } else {
-                        Err(text)
-                    };
+                    problem = Some(error.to_string());
+                    break;
                 }
             }
             if paths.len() > PATHS_MAX {
                 return Err(format!("leads to more than {PATHS_MAX} places"));
             }
         }
-        Ok(paths)
+        match problem {
+            // The expression may have caught the error and gone on without what it was about.
+            _ if run.left.get() == 0 => Err(format!("takes more than {STEPS_MAX} steps")),
+            None => Ok(paths),
+            Some(text) if text.contains("null") => Ok(Vec::new()),
+            Some(text) => Err(text),
+        }
     }
 }
 
@@ -224,46 +259,4 @@ fn one_step(item: &Val, at: Option<&Value>) -> Vec<Step> {
         }
         _ => Vec::new(),
     }
-}
-
-/// The first word of the expression that is refused. Names of fields (`.range`) and plain texts are no words of the language.
-fn refused_word(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => {
-                let start = at + 1;
-                at = start;
-                while at < bytes.len() && bytes[at] != b'"' {
-                    // Code inside a text is rare enough in a path to be refused as a whole.
-                    if bytes[at] == b'\\' {
-                        if bytes.get(at + 1) == Some(&b'(') {
-                            return Some("code inside a text".to_owned());
-                        }
-                        at += 1;
-                    }
-                    at += 1;
-                }
-                at += 1;
-            }
-            b'$' if text[at..].starts_with("$ENV") => return Some("$ENV".to_owned()),
-            b'#' => return Some("a comment".to_owned()),
-            byte if byte.is_ascii_alphabetic() || byte == b'_' => {
-                let start = at;
-                while at < bytes.len() && (bytes[at].is_ascii_alphanumeric() || bytes[at] == b'_') {
-                    at += 1;
-                }
-                let word = &text[start..at];
-                let is_field = start > 0 && (bytes[start - 1] == b'.' || bytes[start - 1] == b'$');
-                // `recurse` walks the document; with an own step it may walk in a circle.
-                let circles = word == "recurse" && text[at..].trim_start().starts_with('(');
-                if !is_field && (REFUSED.contains(&word) || circles) {
-                    return Some(word.to_owned());
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    None
 }
