@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use argosy_api::project::{self, Target};
 use argosy_api::v1alpha1::{AppProject, Application, SyncStatusCode};
-use argosy_health::Health;
+use argosy_health::{Health, Status};
 use argosy_livestate::{Resource, Snapshot};
 use argosy_object::{GroupKind, GroupVersionKind, ResourceKey, Value};
 use rayon::prelude::*;
@@ -16,6 +16,7 @@ use super::dry_run::Answers;
 use super::finished::Finished;
 use super::manifest::{Desired, Kinds, Manifest};
 use super::verdict::{Rules, Verdict, judge};
+use crate::neighbours::InCluster;
 
 /// So few pairs are judged faster on this thread than handed around.
 const PARALLEL_MIN: usize = 16;
@@ -87,8 +88,10 @@ pub(crate) enum Finding {
     Shared { key: Arc<ResourceKey>, other: Arc<str> },
     /// The objects of this kind cannot be listed, so nothing can be said about them.
     KindUnknown { kind: GroupKind },
-    /// A rule could not be applied.
+    /// A rule could not be applied, or a dry run was refused.
     Rule { key: Arc<ResourceKey>, message: String },
+    /// It could not be compared.
+    Unknown { key: Arc<ResourceKey>, message: String },
 }
 
 /// What is compared.
@@ -154,9 +157,10 @@ pub(crate) fn compare(input: &Input<'_>, verdicts: &mut Verdicts) -> Outcome {
             });
         }
         for message in &verdict.findings {
-            outcome.findings.push(Finding::Rule {
-                key: pair.key.clone(),
-                message: message.clone(),
+            let (key, message) = (pair.key.clone(), message.clone());
+            outcome.findings.push(match verdict.unknown {
+                true => Finding::Unknown { key, message },
+                false => Finding::Rule { key, message },
             });
         }
         let kind = pair.key.group_kind();
@@ -336,9 +340,14 @@ fn managed(
         requires_confirmation: verdict.needs_confirmation,
         finished,
         sync_wave: if wanted { verdict.sync_wave } else { 0 },
-        health: match finished {
-            true => Some(Health::healthy()),
-            false => verdict.health.clone(),
+        health: match (&pair.resource, &verdict.health) {
+            _ if finished => Some(Health::healthy()),
+            // What its neighbours know may change without it.
+            (Some(live), Some(own)) if own.status == Status::Progressing => {
+                let neighbours = InCluster(input.snapshot);
+                argosy_health::assess_among(&live.value(), &input.rules.health, &neighbours)
+            }
+            _ => verdict.health.clone(),
         },
         counts: Counts {
             outside: verdict.live_hook || verdict.skipped,
@@ -474,6 +483,7 @@ mod tests {
                 id: 1,
                 schemas: Schemas::builtin(),
                 ignore: Arc::default(),
+                ignore_findings: Arc::default(),
                 options: Arc::default(),
                 health: Arc::default(),
                 tracking: config,
@@ -612,7 +622,7 @@ mod tests {
         let outcome = world.compare();
         assert_eq!(outcome.status, Unknown);
         assert!(
-            matches!(&outcome.findings[..], [Finding::Rule { message, .. }] if message == "server-side dry run: timeout")
+            matches!(&outcome.findings[..], [Finding::Unknown { message, .. }] if message == "server-side dry run: timeout")
         );
         world
             .answers

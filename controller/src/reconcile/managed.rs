@@ -58,8 +58,8 @@ fn diff(managed: &Managed, rules: Option<&Rules>, sensitive: &[String]) -> Resou
             options: &options,
         };
         let comparison = argosy_diff::compare(Some(target), Some(&aligned), &context);
+        predicted = Some(comparison.predicted_live().clone());
         normalized = Some(comparison.normalized_live);
-        predicted = Some(comparison.predicted_live);
     }
     let secret = target
         .as_ref()

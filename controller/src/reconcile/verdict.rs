@@ -23,6 +23,8 @@ pub(crate) struct Rules {
     pub id: u64,
     pub schemas: Arc<Schemas>,
     pub ignore: Arc<IgnoreRules>,
+    /// What is wrong with the Application's own rules in it.
+    pub ignore_findings: Arc<[String]>,
     pub options: Arc<Options>,
     pub health: Arc<Customizations>,
     pub tracking: Arc<tracking::Config>,
@@ -88,8 +90,8 @@ pub(crate) fn judge(
     rules: &Rules,
     answer: Option<&Answer>,
 ) -> Verdict {
-    let mut wanted = desired.map(|manifest| manifest.document.value());
-    let mut found = live.map(Resource::value);
+    let wanted = desired.map(|manifest| manifest.document.value());
+    let found = live.map(Resource::value);
     let mut verdict = Verdict {
         seen: Seen::new(desired.map(content), live.map(version)),
         ..Verdict::default()
@@ -117,10 +119,10 @@ pub(crate) fn judge(
         found.as_ref(),
     );
     verdict.needs_confirmation = resource.prune == Removal::Confirm || resource.delete == Removal::Confirm;
-    match (&mut wanted, &mut found) {
+    match (wanted, found) {
         (Some(_), None) => verdict.modified = true,
-        (Some(wanted), Some(found)) => {
-            tracking::normalize_live(found, wanted, &rules.tracking);
+        (Some(wanted), Some(mut found)) => {
+            tracking::normalize_live(&mut found, &wanted, &rules.tracking);
             let mut options = rules.options.clone();
             if resource.server_side_apply != options.server_side_apply
                 || resource.server_side_apply && resource.migrate_from != options.migrate_from
@@ -137,9 +139,9 @@ pub(crate) fn judge(
             let include_webhooks = rules.include_webhooks
                 || desired.is_some_and(|manifest| manifest.compare.include_mutation_webhook);
             let comparison = match answer {
-                None => Ok(argosy_diff::compare(Some(wanted), Some(found), &ctx)),
+                None => Ok(argosy_diff::compare_owned(wanted, found, &ctx)),
                 Some(Answer::Predicted(predicted)) => {
-                    argosy_diff::compare_dry_run(found, predicted, include_webhooks, &ctx)
+                    argosy_diff::compare_dry_run(&found, predicted, include_webhooks, &ctx)
                         .map_err(|error| (true, error.to_string()))
                 }
                 Some(Answer::Refused(message)) => Err((false, message.clone())),

@@ -1,13 +1,18 @@
 //! The recipe for one object.
 
+use std::borrow::Cow;
+
 use argosy_object::schema::Schemas;
 use argosy_object::{Value, meta};
 use bumpalo::Bump;
 
-use crate::ignore::{Finding, IgnoreRules};
+use crate::ignore::{Finding, IgnoreRules, each_once};
 use crate::merge::{self, Merge, Recorder};
 use crate::node::{Node, Semantics, schema_of};
-use crate::{CLIENT_SIDE_APPLY_MANAGER, FIELD_MANAGER, LAST_APPLIED, managed, mask, normalize, structured};
+use crate::{
+    CLIENT_SIDE_APPLY_MANAGER, FIELD_MANAGER, LAST_APPLIED, last_applied, managed, mask, normalize,
+    structured,
+};
 
 /// What a comparison needs to know besides the two objects.
 #[derive(Clone, Copy)]
@@ -98,10 +103,18 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// The live object without what Git cannot own and what is ignored; null if there is none. Not masked.
     pub normalized_live: Value,
-    /// The same after an apply; null if Git has no such object. Not masked.
-    pub predicted_live: Value,
+    /// The same after an apply, where it is not the same.
+    pub(crate) applied: Option<Value>,
     /// What could not be taken into account.
     pub findings: Vec<Finding>,
+}
+
+impl Comparison {
+    /// The live object after an apply, without what Git cannot own and what is ignored; null if Git has no such object. Not masked.
+    #[must_use]
+    pub fn predicted_live(&self) -> &Value {
+        self.applied.as_ref().unwrap_or(&self.normalized_live)
+    }
 }
 
 /// One place that would change.
@@ -125,57 +138,71 @@ pub struct Difference {
 /// Tracking labels and annotations must be aligned by the caller.
 #[must_use]
 pub fn compare(desired: Option<&Value>, live: Option<&Value>, ctx: &Context<'_>) -> Comparison {
-    compare_in(desired, live, ctx, &Bump::new())
+    compare_in(
+        desired.map(Cow::Borrowed),
+        live.map(Cow::Borrowed),
+        ctx,
+        &Bump::new(),
+    )
+}
+
+/// [`compare`] of two sides that the caller has no more use for: nothing is copied.
+#[must_use]
+pub fn compare_owned(desired: Value, live: Value, ctx: &Context<'_>) -> Comparison {
+    compare_both(desired, live, ctx, &Bump::new())
 }
 
 /// [`compare`] with scratch memory of the caller.
 pub(crate) fn compare_in(
-    desired: Option<&Value>,
-    live: Option<&Value>,
+    desired: Option<Cow<'_, Value>>,
+    live: Option<Cow<'_, Value>>,
     ctx: &Context<'_>,
     arena: &Bump,
 ) -> Comparison {
     match (desired, live) {
-        (Some(desired), Some(live)) => compare_both(desired, live, ctx, arena),
-        (Some(desired), None) => only_desired(desired, ctx),
-        (None, Some(live)) => only_live(live, ctx),
+        (Some(desired), Some(live)) => compare_both(desired.into_owned(), live.into_owned(), ctx, arena),
+        (Some(desired), None) => only_desired(desired.into_owned(), ctx),
+        (None, Some(live)) => only_live(live.into_owned(), ctx),
         (None, None) => nothing(),
     }
 }
 
-fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) -> Comparison {
-    let gvk = meta::gvk(live);
-    let schema = schema_of(ctx.schemas, &gvk).or_else(|| schema_of(ctx.schemas, &meta::gvk(desired)));
+fn compare_both(mut desired: Value, mut live: Value, ctx: &Context<'_>, arena: &Bump) -> Comparison {
+    let gvk = meta::gvk(&live);
+    let schema = schema_of(ctx.schemas, &gvk).or_else(|| schema_of(ctx.schemas, &meta::gvk(&desired)));
     let semantics = Semantics::of(&gvk.group, ctx.options.server_side_apply);
     let node = Node::root(schema, ctx.schemas, &gvk, semantics);
 
+    // What the live object tells about its owners and its last apply is read before it goes.
     let mut findings = Vec::new();
-    let stored = live;
     let owners = ctx.options.server_side_apply.then(|| {
         managed::owners(
-            stored,
+            &live,
             &ctx.options.manager,
             ctx.options.migrate_from.as_deref(),
             node,
         )
     });
-    let mut base = match owners {
-        Some(_) => None,
-        None => last_applied(stored, &mut findings),
-    };
-    let (mut desired, mut live) = (desired.clone(), live.clone());
-
-    // Managers' fields are read from the live object before its managedFields go.
+    // Mostly what Git wants is what was applied last: then that is not read a second time.
+    let mut base = None;
+    let mut unchanged = false;
+    if owners.is_none()
+        && let Some(text) = meta::annotation(&live, LAST_APPLIED)
+    {
+        unchanged = last_applied::is(text, &desired);
+        if !unchanged {
+            base = last_applied::read(text)
+                .map_err(|problem| findings.push(Finding::new("last applied configuration", problem)))
+                .ok();
+        }
+    }
     let rules = ctx.rules.for_object(&live);
     let owned_by_others = rules
         .managers()
         .map(|manager| managed::fields_of(&live, manager))
         .collect::<Vec<_>>();
-    // Mostly what Git wants is what was applied last: then that is not brought into form a second time.
-    let unchanged = base.as_ref() == Some(&desired);
-    if unchanged {
-        base = None;
-    }
+    let managers = managed::take(&mut live);
+
     normalize::align(&mut desired, &live, base.as_mut());
     for document in [Some(&mut desired), Some(&mut live), base.as_mut()]
         .into_iter()
@@ -190,9 +217,9 @@ fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) 
     normalize::roles(&mut desired, &mut live, base.as_mut(), ctx.options);
     normalize::service(&mut desired, &mut live, base.as_mut());
 
-    let mut recorder = Recorder::new(&ctx.options.known_types, &gvk, stored);
+    let mut recorder = Recorder::new(&ctx.options.known_types, &gvk, &managers);
     let merge = Merge::new(arena, Some(&mut recorder));
-    let predicted = match &owners {
+    let applied = match &owners {
         Some(owners) => {
             let others: Vec<_> = owners.others.iter().map(managed::Fields::root).collect();
             let applied = structured::apply(&live, &desired, &owners.last.root(), &others, node, arena);
@@ -207,39 +234,22 @@ fn compare_both(desired: &Value, live: &Value, ctx: &Context<'_>, arena: &Bump) 
     if mask::is_secret(&live) {
         mask::mask_differences(&mut differences, &ctx.options.sensitive_annotations);
     }
-    findings.dedup();
+    each_once(&mut findings);
     Comparison {
         modified: !differences.is_empty(),
         differences,
         normalized_live: live,
-        predicted_live: predicted,
+        applied,
         findings,
     }
 }
 
-/// What client-side apply applied last, and so is ours to remove.
-fn last_applied(live: &Value, findings: &mut Vec<Finding>) -> Option<Value> {
-    match serde_json::from_str::<Value>(meta::annotation(live, LAST_APPLIED)?) {
-        Ok(base) if base.is_object() => Some(base),
-        Ok(_) => {
-            findings.push(Finding::new("last applied configuration", "is not an object"));
-            None
-        }
-        Err(error) => {
-            findings.push(Finding::new("last applied configuration", error.to_string()));
-            None
-        }
-    }
-}
-
-fn only_desired(desired: &Value, ctx: &Context<'_>) -> Comparison {
+fn only_desired(mut desired: Value, ctx: &Context<'_>) -> Comparison {
     let mut findings = Vec::new();
-    let mut predicted = desired.clone();
-    normalize::normalize(&mut predicted, ctx.options);
-    ctx.rules
-        .for_object(desired)
-        .remove_from(&mut predicted, &mut findings);
-    let mut shown = predicted.clone();
+    let rules = ctx.rules.for_object(&desired);
+    normalize::normalize(&mut desired, ctx.options);
+    rules.remove_from(&mut desired, &mut findings);
+    let mut shown = desired.clone();
     if mask::is_secret(&shown) {
         mask::mask_secrets(&mut [Some(&mut shown)], &ctx.options.sensitive_annotations);
     }
@@ -252,25 +262,22 @@ fn only_desired(desired: &Value, ctx: &Context<'_>) -> Comparison {
             why: "in Git, but not in the cluster".to_owned(),
             owners: Vec::new(),
         }],
-        normalized_live: Value::Null,
-        predicted_live: predicted,
+        applied: Some(desired),
         findings,
+        ..nothing()
     }
 }
 
-fn only_live(live: &Value, ctx: &Context<'_>) -> Comparison {
+fn only_live(mut live: Value, ctx: &Context<'_>) -> Comparison {
     let mut findings = Vec::new();
-    let mut normalized = live.clone();
-    normalize::normalize(&mut normalized, ctx.options);
-    ctx.rules
-        .for_object(live)
-        .remove_from(&mut normalized, &mut findings);
+    let rules = ctx.rules.for_object(&live);
+    normalize::normalize(&mut live, ctx.options);
+    rules.remove_from(&mut live, &mut findings);
     Comparison {
-        modified: false,
-        differences: Vec::new(),
-        normalized_live: normalized,
-        predicted_live: Value::Null,
+        normalized_live: live,
+        applied: Some(Value::Null),
         findings,
+        ..nothing()
     }
 }
 
@@ -279,7 +286,7 @@ fn nothing() -> Comparison {
         modified: false,
         differences: Vec::new(),
         normalized_live: Value::Null,
-        predicted_live: Value::Null,
+        applied: None,
         findings: Vec::new(),
     }
 }

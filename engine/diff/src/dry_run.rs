@@ -5,7 +5,7 @@ use argosy_object::{Value, meta};
 use bumpalo::Bump;
 
 use crate::compare::{Comparison, Context};
-use crate::ignore::Applicable;
+use crate::ignore::{Applicable, each_once};
 use crate::merge::{Merge, Recorder};
 use crate::node::{Node, Semantics, schema_of};
 use crate::{managed, mask, normalize, structured};
@@ -39,6 +39,7 @@ pub fn compare_dry_run(
         structured::without_others(predicted, Some(live), Some(ours.root()), node, &arena).unwrap_or_default()
     };
     let (stored, mut live) = (live, live.clone());
+    let managers = managed::take(&mut live);
     let mut findings = Vec::new();
     let rules: Applicable<'_> = ctx.rules.for_object(stored);
     let by_others: Vec<_> = rules
@@ -59,18 +60,18 @@ pub fn compare_dry_run(
     normalize::roles(&mut predicted, &mut live, None, ctx.options);
     normalize::service(&mut predicted, &mut live, None);
 
-    let mut recorder = Recorder::new(&ctx.options.known_types, &gvk, stored);
-    let predicted = Merge::new(&arena, Some(&mut recorder)).prediction(&predicted, &live, node, TAKEN_AWAY);
+    let mut recorder = Recorder::new(&ctx.options.known_types, &gvk, &managers);
+    let applied = Merge::new(&arena, Some(&mut recorder)).prediction(&predicted, &live, node, TAKEN_AWAY);
     let mut differences = recorder.differences;
     if mask::is_secret(&live) {
         mask::mask_differences(&mut differences, &ctx.options.sensitive_annotations);
     }
-    findings.dedup();
+    each_once(&mut findings);
     Ok(Comparison {
         modified: !differences.is_empty(),
         differences,
         normalized_live: live,
-        predicted_live: predicted,
+        applied,
         findings,
     })
 }

@@ -113,7 +113,7 @@ mod tests {
                 },
             ],
             normalized_live: Value::Null,
-            predicted_live: Value::Null,
+            applied: None,
             findings: Vec::new(),
         };
         assert_eq!(

@@ -13,6 +13,7 @@ mod dry_run;
 pub mod explain;
 mod facts;
 pub mod ignore;
+mod last_applied;
 pub mod managed;
 pub mod mask;
 mod merge;
@@ -25,7 +26,7 @@ mod structured;
 
 pub use batch::{Pair, compare_all};
 pub use compare::{
-    Comparison, Context, Difference, IgnoreStatus, KnownType, KnownTypeKind, Options, compare,
+    Comparison, Context, Difference, IgnoreStatus, KnownType, KnownTypeKind, Options, compare, compare_owned,
 };
 pub use dry_run::{NotAnApply, compare_dry_run};
 pub use ignore::{Finding, IgnoreRule, IgnoreRules};

@@ -202,12 +202,20 @@ pub(crate) fn keys_of<'a>(items: &[Value], node: Node<'_>, arena: &'a Bump) -> O
     Some(forms)
 }
 
-/// Who owns what is at `path` of a live object: the managers, in the order of the object, each once.
-pub(crate) fn managers_of(live: &Value, path: &Path<'_>) -> Vec<String> {
+/// Takes the entries of managedFields out of a live object.
+pub(crate) fn take(live: &mut Value) -> Vec<Value> {
+    match meta::remove_field(live, &["metadata", "managedFields"]) {
+        Some(Value::Array(entries)) => entries,
+        _ => Vec::new(),
+    }
+}
+
+/// Who owns what is at `path` of the object with these managedFields: the managers, in their order, each once.
+pub(crate) fn managers_of(entries: &[Value], path: &Path<'_>) -> Vec<String> {
     let mut steps: Vec<&Path<'_>> = std::iter::successors(Some(path), |path| path.parent()).collect();
     steps.reverse();
     let mut managers: Vec<String> = Vec::new();
-    for entry in meta::array_field(live, &["metadata", "managedFields"]) {
+    for entry in entries {
         let fields = entry.get("fieldsV1").and_then(Value::as_object);
         let mut place = fields;
         for step in steps.iter().skip(1) {

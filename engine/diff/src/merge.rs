@@ -7,7 +7,8 @@
 //! Where desired and live mean the same, the live spelling stays, so that the result is equal to the live object exactly if nothing is
 //! different.
 
-use std::collections::HashMap;
+mod items;
+mod place;
 
 use argosy_object::{GroupVersionKind, Map, Path, Value};
 use bumpalo::Bump;
@@ -18,6 +19,9 @@ use crate::facts;
 use crate::managed;
 use crate::node::{ListRule, Node};
 use crate::scalar;
+
+use items::{Index, takes_name};
+use place::At;
 
 const CHANGED: &str = "set in Git to another value";
 const ADDED: &str = "in Git, but not in the cluster";
@@ -31,20 +35,20 @@ const ORDER: &str = "in Git in another order";
 /// Collects the differences of one comparison.
 pub(crate) struct Recorder<'k> {
     pub(crate) differences: Vec<Difference>,
-    /// The live object with its managedFields.
-    live: &'k Value,
+    /// The live object's managedFields.
+    managers: &'k [Value],
     known: Vec<&'k KnownType>,
 }
 
 impl<'k> Recorder<'k> {
-    pub(crate) fn new(known: &'k [KnownType], gvk: &GroupVersionKind, live: &'k Value) -> Self {
+    pub(crate) fn new(known: &'k [KnownType], gvk: &GroupVersionKind, managers: &'k [Value]) -> Self {
         let known = known
             .iter()
             .filter(|known| known.group == gvk.group && known.kind == gvk.kind)
             .collect();
         Self {
             differences: Vec::new(),
-            live,
+            managers,
             known,
         }
     }
@@ -86,119 +90,6 @@ pub(crate) struct Merge<'a, 'r, 'k> {
     changes: usize,
 }
 
-/// Where the walk is.
-#[derive(Clone, Copy)]
-struct At<'p> {
-    path: &'p Path<'p>,
-    node: Node<'p>,
-    /// The field here, and the nearest field above it; an item of a list has its list's names.
-    name: &'p str,
-    parent: &'p str,
-    /// Why what Git does not state goes here, unless it is a default; if it does. Inside something that is applied as a whole, and where
-    /// the other document is already what there will be.
-    gone: Option<&'static str>,
-}
-
-impl<'p> At<'p> {
-    fn field<'q>(&'q self, path: &'q Path<'q>, name: &'q str) -> At<'q>
-    where
-        'p: 'q,
-    {
-        At {
-            path,
-            node: self.node.field(name),
-            name,
-            parent: self.name,
-            gone: self.gone,
-        }
-    }
-
-    fn item<'q>(&'q self, path: &'q Path<'q>, gone: Option<&'static str>) -> At<'q>
-    where
-        'p: 'q,
-    {
-        At {
-            path,
-            node: self.node.item(),
-            name: self.name,
-            parent: self.parent,
-            gone,
-        }
-    }
-
-    /// As `gone`, for the items of a list that is one value.
-    fn inside(&self) -> Option<&'static str> {
-        self.gone.or(Some(NOT_IN_WHOLE))
-    }
-
-    /// Whether the API server decodes what is here into a Go type.
-    fn native(&self) -> bool {
-        self.node.semantics.native && !self.node.literal
-    }
-
-    /// Whether this is a map with free keys, in which every entry means something.
-    fn is_map(&self) -> bool {
-        self.node.is_map()
-    }
-
-    /// Whether the API server drops `value` if it is put here.
-    fn drops(&self, value: &Value, in_map: bool) -> bool {
-        value.is_null()
-            || (self.native() && !in_map && facts::is_dropped(self.parent, self.name, value, self.is_map()))
-    }
-
-    /// Whether `value` is what is here if nobody states anything.
-    fn is_default(&self, value: &Value, in_map: bool) -> bool {
-        if in_map {
-            return false;
-        }
-        if let Some(default) = self.node.default()
-            && covers(self.node, default, value)
-        {
-            return true;
-        }
-        if !self.native() {
-            return false;
-        }
-        // A claim inside a StatefulSet is an object with a status of its own.
-        let claim_status = self.parent == "volumeClaimTemplates" && self.name == "status";
-        claim_status
-            || self.drops(value, false)
-            || facts::is_default(self.parent, self.name, value)
-            || self.is_all_defaults(value)
-    }
-
-    /// Whether `value` is an object that is always there, with nothing in it but defaults.
-    fn is_all_defaults(&self, value: &Value) -> bool {
-        let Some(fields) = value.as_object() else {
-            return false;
-        };
-        self.drops(&Value::Object(Map::new()), false)
-            && !self.is_map()
-            && fields.iter().all(|(name, value)| {
-                let path = self.path.field(name);
-                self.field(&path, name).is_default(value, false)
-            })
-    }
-}
-
-/// Whether `value` is `default` and further defaults below it.
-fn covers(node: Node<'_>, default: &Value, value: &Value) -> bool {
-    match (default, value) {
-        (Value::Object(default), Value::Object(fields)) => {
-            default.keys().all(|name| fields.contains_key(name))
-                && fields.iter().all(|(name, field)| {
-                    let below = node.field(name);
-                    match default.get(name).or(below.default()) {
-                        Some(default) => covers(below, default, field),
-                        None => false,
-                    }
-                })
-        }
-        _ => scalar::same(node.kind(), default, value),
-    }
-}
-
 impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
     pub(crate) fn new(arena: &'a Bump, recorder: Option<&'r mut Recorder<'k>>) -> Self {
         Self {
@@ -208,25 +99,25 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         }
     }
 
-    /// The live document after an apply of `desired` on top of `base`.
+    /// The live document after an apply of `desired` on top of `base`; none if it stays as it is.
     pub(crate) fn document(
         mut self,
         base: Option<&Value>,
         desired: &Value,
         live: &Value,
         node: Node<'_>,
-    ) -> Value {
+    ) -> Option<Value> {
         self.whole(base, desired, live, node, None)
     }
 
-    /// The live document when it will be `predicted`: what is not in that will be gone, `why` says why.
+    /// The live document when it will be `predicted`, none if it stays as it is: what is not in that will be gone, `why` says why.
     pub(crate) fn prediction(
         mut self,
         predicted: &Value,
         live: &Value,
         node: Node<'_>,
         why: &'static str,
-    ) -> Value {
+    ) -> Option<Value> {
         self.whole(None, predicted, live, node, Some(why))
     }
 
@@ -237,7 +128,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         live: &Value,
         node: Node<'_>,
         gone: Option<&'static str>,
-    ) -> Value {
+    ) -> Option<Value> {
         let path = Path::root();
         let root = At {
             path: &path,
@@ -258,7 +149,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 live: live.cloned(),
                 why: why.to_owned(),
                 owners: if live.is_some() {
-                    managed::managers_of(recorder.live, at.path)
+                    managed::managers_of(recorder.managers, at.path)
                 } else {
                     Vec::new()
                 },
@@ -274,30 +165,32 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 .is_some_and(|recorder| recorder.known_same(at.path, desired, live))
     }
 
-    fn value(&mut self, base: Option<&Value>, desired: &Value, live: &Value, at: At<'_>) -> Value {
+    /// What a live value becomes; none if it stays as it is. So nothing is copied where nothing changes.
+    fn value(&mut self, base: Option<&Value>, desired: &Value, live: &Value, at: At<'_>) -> Option<Value> {
         match (desired, live) {
-            (Value::Object(desired), Value::Object(live)) => {
-                Value::Object(self.object(base.and_then(Value::as_object), desired, live, &at))
-            }
+            (Value::Object(desired), Value::Object(live)) => self
+                .object(base.and_then(Value::as_object), desired, live, &at)
+                .map(Value::Object),
             (Value::Array(wanted), Value::Array(present)) => {
                 if at.native() && wanted.is_empty() && self.leaves_to_server(base, desired, &at) {
-                    return live.clone();
+                    return None;
                 }
-                Value::Array(self.list(base.and_then(Value::as_array), wanted, present, &at))
+                self.list(base.and_then(Value::as_array), wanted, present, &at)
+                    .map(Value::Array)
             }
-            _ if self.same(&at, desired, live) => live.clone(),
+            _ if self.same(&at, desired, live) => None,
             // What the server drops it replaces by the default.
-            _ if at.drops(desired, false) && at.native() && at.is_default(live, false) => live.clone(),
+            _ if at.drops(desired, false) && at.native() && at.is_default(live, false) => None,
             _ if at.native()
                 && at.gone != Some(NOT_IN_WHOLE)
                 && self.leaves_to_server(base, desired, &at) =>
             {
-                live.clone()
+                None
             }
             _ => {
                 let desired = prune(desired, &at);
                 self.record(&at, Some(&desired), Some(live), CHANGED);
-                desired
+                Some(desired)
             }
         }
     }
@@ -308,13 +201,14 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
             && base.is_none_or(|base| facts::leaves_to_server(at.name, base))
     }
 
-    fn object(&mut self, base: Option<&Map>, desired: &Map, live: &Map, at: &At<'_>) -> Map {
+    fn object(&mut self, base: Option<&Map>, desired: &Map, live: &Map, at: &At<'_>) -> Option<Map> {
         let at = &At {
             gone: at.gone.or_else(|| at.node.is_atomic().then_some(NOT_IN_WHOLE)),
             ..*at
         };
         let before = self.changes;
-        let mut result = Map::new();
+        // Live fields that do not stay as they are, in order, with what they become; and new ones.
+        let (mut edits, mut added) = (Vec::new(), Vec::new());
         for (name, present) in live {
             let path = at.path.field(name);
             let here = at.field(&path, name);
@@ -323,12 +217,16 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 .filter(|value| !value.is_null());
             match desired.get(name) {
                 Some(wanted) if !wanted.is_null() => {
-                    result.insert(name.clone(), self.value(applied, wanted, present, here));
+                    if let Some(changed) = self.value(applied, wanted, present, here) {
+                        edits.push((name, Some(changed)));
+                    }
                 }
                 stated => {
                     let nulled = stated.is_some() && !here.native();
-                    if let Some(kept) = self.unstated(applied, nulled, present, at, &here) {
-                        result.insert(name.clone(), kept);
+                    match self.unstated(applied, nulled, present, at, &here) {
+                        Unstated::Stays => {}
+                        Unstated::Becomes(rest) => edits.push((name, Some(rest))),
+                        Unstated::Goes => edits.push((name, None)),
                     }
                 }
             }
@@ -344,15 +242,30 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 continue;
             }
             self.record(&here, Some(&wanted), None, ADDED);
-            result.insert(name.clone(), wanted);
+            added.push((name.clone(), wanted));
         }
+        if edits.is_empty() && added.is_empty() {
+            return None;
+        }
+        let mut edits = edits.into_iter().peekable();
+        let mut result = Map::new();
+        for (name, present) in live {
+            let value = match edits.next_if(|(edited, _)| *edited == name) {
+                Some((_, edited)) => edited,
+                None => Some(present.clone()),
+            };
+            if let Some(value) = value {
+                result.insert(name.clone(), value);
+            }
+        }
+        result.extend(added);
         if self.changes > before && at.node.retains_keys() {
             self.retain_stated(desired, &mut result, at);
         }
-        result
+        Some(result)
     }
 
-    /// What remains of a live field that Git does not state.
+    /// What becomes of a live field that Git does not state.
     fn unstated(
         &mut self,
         applied: Option<&Value>,
@@ -360,26 +273,29 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         present: &Value,
         around: &At<'_>,
         at: &At<'_>,
-    ) -> Option<Value> {
+    ) -> Unstated {
         let in_map = around.is_map();
         if !(nulled || applied.is_some() || around.gone.is_some()) || at.is_default(present, in_map) {
-            return Some(present.clone());
+            return Unstated::Stays;
         }
         if let (Some(applied), false, false) = (applied, nulled, around.gone.is_some()) {
             if at.native() && facts::leaves_to_server(at.name, applied) {
-                return Some(present.clone());
+                return Unstated::Stays;
             }
             match (applied, present) {
                 // An empty object stated nothing that could be removed, unless it means something by being there.
                 (Value::Object(fields), Value::Object(entries))
                     if fields.is_empty() && (at.is_map() || !entries.is_empty()) =>
                 {
-                    return Some(present.clone());
+                    return Unstated::Stays;
                 }
                 // Of a map only our entries go.
                 (Value::Object(fields), Value::Object(entries)) if at.is_map() => {
-                    let rest = self.object(Some(fields), &Map::new(), entries, at);
-                    return (!rest.is_empty()).then_some(Value::Object(rest));
+                    return match self.object(Some(fields), &Map::new(), entries, at) {
+                        None => Unstated::Stays,
+                        Some(rest) if rest.is_empty() => Unstated::Goes,
+                        Some(rest) => Unstated::Becomes(Value::Object(rest)),
+                    };
                 }
                 _ => {}
             }
@@ -390,7 +306,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
             (false, None) => around.gone.unwrap_or(NOT_IN_WHOLE),
         };
         self.record(at, None, Some(present), why);
-        None
+        Unstated::Goes
     }
 
     /// Of a union only the stated members stay once something in it changes.
@@ -415,13 +331,16 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         desired: &[Value],
         live: &[Value],
         at: &At<'_>,
-    ) -> Vec<Value> {
+    ) -> Option<Vec<Value>> {
         let arena = self.arena;
         match at.node.list_rule(arena) {
             ListRule::Set if all_scalars(desired) && all_scalars(live) => self.set(base, desired, live, at),
             ListRule::Keyed(keys) => {
                 let item = at.node.item();
-                match (index(arena, desired, keys, item), index(arena, live, keys, item)) {
+                match (
+                    Index::of(arena, desired, keys, item),
+                    Index::of(arena, live, keys, item),
+                ) {
                     (Some(wanted), Some(present)) => {
                         self.keyed(base, (desired, &wanted), (live, &present), keys, at)
                     }
@@ -434,18 +353,24 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
     }
 
     /// A list as one value: item by item if there are as many, so that a difference has a place.
-    fn sequence(&mut self, desired: &[Value], live: &[Value], at: &At<'_>) -> Vec<Value> {
+    fn sequence(&mut self, desired: &[Value], live: &[Value], at: &At<'_>) -> Option<Vec<Value>> {
         let item_by_item = desired.len() == live.len() && !(all_scalars(desired) && all_scalars(live));
         if item_by_item {
-            return desired
-                .iter()
-                .zip(live)
-                .enumerate()
-                .map(|(position, (wanted, present))| {
-                    let path = at.path.index(position);
-                    self.value(None, wanted, present, at.item(&path, at.inside()))
-                })
-                .collect();
+            let mut edits = Vec::new();
+            for (position, (wanted, present)) in desired.iter().zip(live).enumerate() {
+                let path = at.path.index(position);
+                if let Some(changed) = self.value(None, wanted, present, at.item(&path, at.inside())) {
+                    edits.push((position, changed));
+                }
+            }
+            if edits.is_empty() {
+                return None;
+            }
+            let mut items = live.to_vec();
+            for (position, changed) in edits {
+                items[position] = changed;
+            }
+            return Some(items);
         }
         let same = desired.len() == live.len()
             && desired
@@ -453,7 +378,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
                 .zip(live)
                 .all(|(wanted, present)| self.same(&at.item(at.path, at.inside()), wanted, present));
         if same {
-            return live.to_vec();
+            return None;
         }
         let wanted = prune_items(desired, at);
         self.record(
@@ -462,7 +387,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
             Some(&Value::Array(live.to_vec())),
             CHANGED,
         );
-        wanted
+        Some(wanted)
     }
 
     /// A set of scalars; order does not count.
@@ -472,12 +397,13 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         desired: &[Value],
         live: &[Value],
         at: &At<'_>,
-    ) -> Vec<Value> {
-        let mut result = Vec::with_capacity(live.len());
+    ) -> Option<Vec<Value>> {
+        let before = self.changes;
+        let mut result = BumpVec::with_capacity_in(live.len(), self.arena);
         for (position, member) in live.iter().enumerate() {
             let applied = base.is_some_and(|base| base.contains(member));
             if desired.contains(member) || !(applied || at.gone.is_some()) {
-                result.push(member.clone());
+                result.push(member);
                 continue;
             }
             let path = at.path.member(member, position);
@@ -493,13 +419,13 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
             );
         }
         for member in desired {
-            if !result.contains(member) {
+            if !result.contains(&member) {
                 let path = at.path.member(member, result.len());
                 self.record(&at.item(&path, at.inside()), Some(member), None, ADDED);
-                result.push(member.clone());
+                result.push(member);
             }
         }
-        result
+        (self.changes > before).then(|| result.into_iter().cloned().collect())
     }
 
     /// A list whose items are matched by key. Items of others keep their places; ours take the order of Git.
@@ -510,14 +436,15 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         (live, present): (&[Value], &Index<'_>),
         keys: &[&str],
         at: &At<'_>,
-    ) -> Vec<Value> {
+    ) -> Option<Vec<Value>> {
         let arena = self.arena;
+        let before = self.changes;
         let item = at.node.item();
-        let applied = base.and_then(|base| index(arena, base, keys, item).map(|index| (base, index)));
-        let base_item = |key: &str| {
+        let applied = base.and_then(|base| Index::of(arena, base, keys, item).map(|index| (base, index)));
+        let base_item = |key: &str, near: usize| {
             applied
                 .as_ref()
-                .and_then(|(base, index)| index.positions.get(key).map(|position| &base[*position]))
+                .and_then(|(base, index)| index.position(key, near).map(|position| &base[position]))
         };
 
         // One entry a resulting item: a position in `desired`, or a live item of somebody else.
@@ -528,14 +455,14 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         let mut entries = BumpVec::with_capacity_in(live.len() + desired.len(), arena);
         let mut ours = BumpVec::with_capacity_in(desired.len(), arena);
         for (position, key) in present.keys.iter().enumerate() {
-            if let Some(position) = wanted.positions.get(key) {
-                ours.push(*position);
-                entries.push(Entry::Ours(*position));
+            if let Some(position) = wanted.position(key, position) {
+                ours.push(position);
+                entries.push(Entry::Ours(position));
                 continue;
             }
             let why = if at.gone.is_some() {
                 at.gone
-            } else if base_item(key).is_some() {
+            } else if base_item(key, position).is_some() {
                 Some(REMOVED)
             } else if takes_name(&live[position], keys, desired, wanted, present) {
                 Some(SAME_NAME)
@@ -568,7 +495,7 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
 
         // A new item stands behind the one that stands before it in Git.
         for position in 0..desired.len() {
-            if present.positions.contains_key(wanted.keys[position]) {
+            if present.position(wanted.keys[position], position).is_some() {
                 continue;
             }
             let place = |wanted: usize, entries: &BumpVec<'_, Entry>| {
@@ -586,99 +513,46 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
             entries.insert(place, Entry::Ours(position));
         }
 
-        entries
-            .iter()
-            .map(|entry| match entry {
-                Entry::Theirs(position) => live[*position].clone(),
-                Entry::Ours(position) => {
-                    let (key, wanted) = (wanted.keys[*position], &desired[*position]);
-                    let path = at.path.item(keys, wanted, *position);
-                    let here = at.item(&path, at.gone);
-                    match present.positions.get(key) {
-                        Some(position) => self.value(base_item(key), wanted, &live[*position], here),
-                        None => {
-                            let wanted = prune(wanted, &here);
-                            self.record(&here, Some(&wanted), None, ADDED);
-                            wanted
-                        }
-                    }
+        let mut edits = Vec::new();
+        for (place, entry) in entries.iter().enumerate() {
+            let Entry::Ours(position) = entry else { continue };
+            let (key, wanted) = (wanted.keys[*position], &desired[*position]);
+            let path = at.path.item(keys, wanted, *position);
+            let here = at.item(&path, at.gone);
+            let changed = match present.position(key, place) {
+                Some(found) => self.value(base_item(key, *position), wanted, &live[found], here),
+                None => {
+                    let wanted = prune(wanted, &here);
+                    self.record(&here, Some(&wanted), None, ADDED);
+                    Some(wanted)
                 }
-            })
-            .collect()
-    }
-}
-
-/// The items of a keyed list by their key.
-struct Index<'a> {
-    /// The key of each item, as text.
-    keys: BumpVec<'a, &'a str>,
-    positions: HashMap<&'a str, usize>,
-}
-
-/// None if an item has no key or two have the same.
-fn index<'a>(arena: &'a Bump, items: &[Value], keys: &[&str], node: Node<'_>) -> Option<Index<'a>> {
-    let mut index = Index {
-        keys: BumpVec::with_capacity_in(items.len(), arena),
-        positions: HashMap::with_capacity(items.len()),
-    };
-    for (position, item) in items.iter().enumerate() {
-        let key = key_text(arena, item.as_object()?, keys, node)?;
-        index.keys.push(key);
-        if index.positions.insert(key, position).is_some() {
+            };
+            edits.extend(changed.map(|changed| (place, changed)));
+        }
+        if self.changes == before {
             return None;
         }
-    }
-    Some(index)
-}
-
-/// The values of the key fields as one text. A field that is absent has its default; one without default may be absent if another is
-/// present.
-fn key_text<'a>(arena: &'a Bump, item: &Map, keys: &[&str], node: Node<'_>) -> Option<&'a str> {
-    if let ([key], Some(Value::String(text))) = (keys, keys.first().and_then(|key| item.get(*key))) {
-        debug_assert!(item.contains_key(*key));
-        return Some(arena.alloc_str(text));
-    }
-    let mut text = bumpalo::collections::String::new_in(arena);
-    let mut present = 0;
-    for key in keys {
-        let value = item
-            .get(*key)
-            // An empty protocol is the default one.
-            .filter(|value| !(value.is_null() || *key == "protocol" && value.as_str() == Some("")));
-        present += usize::from(value.is_some());
-        match value.or_else(|| node.key_default(key)) {
-            Some(Value::String(value)) => text.push_str(value),
-            Some(value @ (Value::Number(_) | Value::Bool(_))) => text.push_str(&value.to_string()),
-            Some(_) => return None,
-            None => {}
+        let mut edits = edits.into_iter().peekable();
+        let mut items = Vec::with_capacity(entries.len());
+        for (place, entry) in entries.iter().enumerate() {
+            items.push(match (edits.next_if(|(edited, _)| *edited == place), entry) {
+                (Some((_, changed)), _) => changed,
+                (None, Entry::Theirs(position)) => live[*position].clone(),
+                (None, Entry::Ours(position)) => {
+                    let found = present.position(wanted.keys[*position], place);
+                    found.map_or(Value::Null, |found| live[found].clone())
+                }
+            });
         }
-        text.push('\u{0}');
+        Some(items)
     }
-    (present > 0).then(|| text.into_bump_str())
 }
 
-/// Whether a live item of nobody's stands in the way of a new one: it is keyed by something else than its name, and the name, which must be
-/// unique too, is the new one's (a port edited by hand).
-fn takes_name(
-    live: &Value,
-    keys: &[&str],
-    desired: &[Value],
-    wanted: &Index<'_>,
-    present: &Index<'_>,
-) -> bool {
-    if keys.contains(&"name") {
-        return false;
-    }
-    let Some(name) = live
-        .get("name")
-        .and_then(Value::as_str)
-        .filter(|name| !name.is_empty())
-    else {
-        return false;
-    };
-    desired.iter().zip(&wanted.keys).any(|(item, key)| {
-        !present.positions.contains_key(key) && item.get("name").and_then(Value::as_str) == Some(name)
-    })
+/// What becomes of a live field that Git does not state.
+enum Unstated {
+    Stays,
+    Becomes(Value),
+    Goes,
 }
 
 /// How an item is called in a report on the order.

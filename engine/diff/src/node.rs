@@ -51,13 +51,9 @@ pub(crate) enum ListRule<'a> {
 /// The schema of a kind: in its version, or else in any other that is known (old versions differ little, and a server that still has them
 /// may not describe them).
 pub(crate) fn schema_of<'s>(schemas: &'s Schemas, gvk: &GroupVersionKind) -> Option<Schema<'s>> {
-    schemas.root(gvk).or_else(|| {
-        let known = schemas
-            .kinds()
-            .into_iter()
-            .find(|known| known.group == gvk.group && known.kind == gvk.kind)?;
-        schemas.root(known)
-    })
+    schemas
+        .root(gvk)
+        .or_else(|| schemas.any_version(&gvk.group, &gvk.kind))
 }
 
 /// A place in a schema; where there is none, what is known without.
@@ -161,7 +157,14 @@ impl<'s> Node<'s> {
 
     /// Whether the object here is applied as one value.
     pub(crate) fn is_atomic(self) -> bool {
-        self.semantics.lists == Lists::Structured && self.schema.is_some_and(|schema| schema.atomic_map())
+        match self.semantics.lists {
+            Lists::Structured => self.schema.is_some_and(|schema| schema.atomic_map()),
+            Lists::Strategic => self
+                .schema
+                .and_then(|schema| schema.patch_strategy())
+                .is_some_and(|text| text.split(',').any(|word| word == "replace")),
+            Lists::Replace => false,
+        }
     }
 
     /// Whether only the members that Git states may stay when the object changes (a union: a volume has one source).

@@ -151,7 +151,8 @@ fn sort_by_fields(list: Option<&mut Value>, fields: &[&str]) {
             let texts = fields
                 .iter()
                 .map(|field| item.get(*field).map(Value::to_string).unwrap_or_default());
-            texts.collect::<Vec<_>>()
+            // Where these are the same, the rest tells two items apart.
+            texts.chain([item.to_string()]).collect::<Vec<_>>()
         });
     }
 }

@@ -57,9 +57,10 @@ pub fn three_way(original: Option<&Value>, modified: &Value, current: &Value, sc
 
     let arena = Bump::new();
     let merged = Merge::new(&arena, None).document(original.as_ref(), &modified, &target, node);
+    let merged = merged.as_ref().unwrap_or(&target);
     let (kind, content) = match semantics.lists {
-        Lists::Strategic => (PatchKind::Strategic, strategic(&target, &merged, node, &arena)),
-        _ => (PatchKind::Merge, merge(&target, &merged)),
+        Lists::Strategic => (PatchKind::Strategic, strategic(&target, merged, node, &arena)),
+        _ => (PatchKind::Merge, merge(&target, merged)),
     };
     Patch { content, kind }
 }
@@ -101,6 +102,10 @@ fn strategic_object(from: &Map, to: &Map, node: Node<'_>, arena: &Bump) -> Map {
         let here = node.field(name);
         match (from.get(name), value) {
             (Some(present), value) if present == value => {}
+            // The server puts what the patch says in its place.
+            (Some(_), Value::Object(value)) if here.is_atomic() => {
+                patch.insert(name.clone(), Value::Object(value.clone()));
+            }
             (Some(Value::Object(present)), Value::Object(value)) => {
                 patch.insert(
                     name.clone(),

@@ -155,6 +155,15 @@ impl Schemas {
             .find_map(|layer| layer.roots.get(kind).map(|id| Schema { layer, id: *id }))
     }
 
+    /// The schema of a kind in the first of its versions that are known.
+    pub fn any_version(&self, group: &str, kind: &str) -> Option<Schema<'_>> {
+        let known = self.layers().flat_map(|layer| layer.roots.keys());
+        let first = known
+            .filter(|known| known.kind == kind && known.group == group)
+            .min()?;
+        self.root(first)
+    }
+
     /// Whether resources of a kind live in namespaces; none if the kind is unknown.
     pub fn scope(&self, kind: &GroupKind) -> Option<Scope> {
         self.layers().find_map(|layer| layer.scopes.get(kind).copied())

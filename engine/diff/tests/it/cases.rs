@@ -77,7 +77,7 @@ fn check(folder: &Path) -> Result<(), String> {
         return Err(format!("  expected\n{}\n  is\n{answer}", expected.trim_end()));
     }
     if comparison.modified == (answer == "same")
-        || comparison.modified == (comparison.normalized_live == comparison.predicted_live)
+        || comparison.modified == (comparison.normalized_live == *comparison.predicted_live())
     {
         return Err("  verdict, differences and documents contradict each other".to_owned());
     }

@@ -68,12 +68,18 @@ fn strategic(live: &Value, patch: &Value, schema: Option<Schema<'_>>) -> Value {
                 patch.get(&format!("$setElementOrder/{name}")),
                 below,
             )),
+            (Some(_), value) if replaces(below) => value.clone(),
             (Some(present), value) => strategic(present, value, below),
             (None, value) => value.clone(),
         };
         result.insert(name.clone(), merged);
     }
     Value::Object(result)
+}
+
+fn replaces(schema: Option<Schema<'_>>) -> bool {
+    let strategy = schema.and_then(|schema| schema.patch_strategy());
+    strategy == Some("replace")
 }
 
 fn below<'s>(schema: Option<Schema<'s>>, name: &str) -> Option<Schema<'s>> {

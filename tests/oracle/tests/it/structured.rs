@@ -142,13 +142,13 @@ fn one(
     let comparison = compare(Some(&stated), Some(&answer["before"]), &ctx);
     let after = bare(&answer["after"]);
     // What is equal by meaning keeps the live spelling; so the prediction is held against both.
-    let different = places(&after, &bare(&comparison.predicted_live));
+    let different = places(&after, &bare(comparison.predicted_live()));
     let real = places(&bare(&answer["before"]), &after);
     if different.is_empty() {
         return tally.agree();
     }
     // Where the two mean the same the live spelling stays; an API server would store both alike.
-    let predicted = bare(&comparison.predicted_live);
+    let predicted = bare(comparison.predicted_live());
     if schema.is_null()
         && let (Some(a), Some(b)) = (
             oracle.store(&predicted, true).unwrap(),
