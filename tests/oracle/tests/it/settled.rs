@@ -11,14 +11,20 @@ pub(crate) fn must_be_listed(name: &str) {
     );
 }
 
-/// The name of a disagreement between two verdicts, if it is one of those. `effect` is what an apply would really change.
+/// The name of a disagreement between two verdicts, if it is one of those. `reference` is where the reference sees a difference, `effect` is
+/// what an apply would really change.
 pub(crate) fn name(
     ours: &Comparison,
+    reference: &[String],
     effect: Option<&[String]>,
     desired: &Value,
     last: Option<&Value>,
 ) -> Option<&'static str> {
     let all = |places: &[String], is: &dyn Fn(&String) -> bool| !places.is_empty() && places.iter().all(is);
+    let empty = |place: &String| place.ends_with(": null | \"\"") || place.ends_with(": \"\" | null");
+    if !ours.modified && all(reference, &empty) {
+        return Some("empty-is-absent");
+    }
     match (ours.modified, effect?) {
         (false, []) => Some("apply-changes-nothing"),
         (true, [_, ..]) => Some("apply-changes-something"),
@@ -146,13 +152,31 @@ pub(crate) fn patch_name(
     if crate::places(&with_sorted_lists(theirs), &with_sorted_lists(ours)).is_empty() {
         return Some("place-of-items-of-others");
     }
+    if crate::places(&with_sorted_sets(theirs, ""), &with_sorted_sets(ours, "")).is_empty() {
+        return Some("order-of-a-set");
+    }
     if all(&|place| states_nothing_at(place, original)) {
         return Some("an-empty-object-states-nothing");
+    }
+    if all(&|place| is_left_to_the_server(place) || place.starts_with(".spec.volumeLifecycleModes: ")) {
+        return Some("assigned-by-the-server");
+    }
+    if all(&is_default_anyway) {
+        return Some("apply-changes-nothing");
+    }
+    let sorted = |value: &Value| with_sorted_lists(&without_empties(value));
+    if sorted(theirs) == sorted(ours) {
+        return Some("place-of-items-of-others");
+    }
+    if all(&|place| place.starts_with(".spec.volumeClaimTemplates[") && place.contains("].status")) {
+        return Some("status-of-claim-templates");
     }
     all(&|place| {
         place.contains(": \"\" | ")
             || place.ends_with(": null | {}")
             || place.ends_with(": [] | null")
+            || place.ends_with(": null | []")
+            || place.ends_with(": false | null")
             || place.ends_with(" | \"\"")
     })
     .then_some("empty-is-absent")
@@ -177,11 +201,14 @@ pub(crate) fn prediction_name(theirs: &Value, ours: &Value, stated: &Value) -> O
     if crate::places(&with_sorted_sets(theirs, ""), &with_sorted_sets(ours, "")).is_empty() {
         return Some("order-of-a-set");
     }
-    if all(&is_left_to_the_server) {
+    let says_nothing = |place: &str| place.ends_with(": {} | null") || place.ends_with(": null | {}");
+    if all(&|place| is_left_to_the_server(place) || says_nothing(place)) && !all(&says_nothing) {
         return Some("assigned-by-the-server");
     }
-    // The default that the live object has anyway.
-    if all(&|place| place.ends_with(".enableServiceLinks: null | true")) {
+    if all(&|place| place == ".spec.allocateLoadBalancerNodePorts: null | true") {
+        return Some("default-of-load-balancers");
+    }
+    if all(&is_default_anyway) {
         return Some("apply-changes-nothing");
     }
     let native = stated["apiVersion"] != "example.com/v1";
@@ -190,6 +217,13 @@ pub(crate) fn prediction_name(theirs: &Value, ours: &Value, stated: &Value) -> O
 
 pub(crate) fn same_but_for_empties(left: &Value, right: &Value) -> bool {
     crate::places(&without_empties(left), &without_empties(right)).is_empty()
+}
+
+/// The default that the live object has anyway.
+fn is_default_anyway(place: &str) -> bool {
+    [".enableServiceLinks: null | true", ".spec.parallelism: null | 1"]
+        .iter()
+        .any(|default| place.ends_with(default))
 }
 
 /// Texts that Git leaves to the server by stating the empty one.
@@ -220,7 +254,7 @@ fn with_sorted_sets(value: &Value, name: &str) -> Value {
         Value::Array(items)
             if matches!(
                 name,
-                "set" | "finalizers" | "volumeLifecycleModes" | "validationActions"
+                "set" | "finalizers" | "podCIDRs" | "volumeLifecycleModes" | "validationActions"
             ) =>
         {
             let mut texts: Vec<String> = items.iter().map(Value::to_string).collect();
@@ -286,5 +320,12 @@ pub(crate) fn dry_run_name(ours: &Comparison, live: &Value, predicted: &Value) -
     if sets(live) == sets(predicted) {
         return Some("order-of-a-set");
     }
-    None
+    let places = crate::places(&without_empties(live), &without_empties(predicted));
+    let all = |is: &dyn Fn(&str) -> bool| places.iter().all(|place| is(place));
+    if all(&|place| place == ".spec.allocateLoadBalancerNodePorts: true | null") {
+        return Some("default-of-load-balancers");
+    }
+    // What is empty has been left out on both sides.
+    let emptied = |place: &str| is_left_to_the_server(&place.replace(" | null", " | \"\""));
+    all(&emptied).then_some("assigned-by-the-server")
 }

@@ -63,8 +63,9 @@ fn judge(oracle: &mut Oracle, schemas: &Schemas, desired: &Value, live: &Value, 
         return tally.agree();
     }
     let effect = effect(oracle, desired, live);
+    let seen = places(&answer["live"], &answer["predicted"]);
     let last = meta::annotation(live, LAST_APPLIED).map(|text| serde_json::from_str(text).unwrap());
-    if let Some(name) = settled::name(&ours, effect.as_deref(), desired, last.as_ref()) {
+    if let Some(name) = settled::name(&ours, &seen, effect.as_deref(), desired, last.as_ref()) {
         return tally.settle(name);
     }
     tally.fault(format!(
@@ -75,7 +76,7 @@ fn judge(oracle: &mut Oracle, schemas: &Schemas, desired: &Value, live: &Value, 
             .iter()
             .map(|one| format!("{}: {:?} | {:?} ({})", one.path, one.live, one.desired, one.why))
             .collect::<Vec<_>>(),
-        places(&answer["live"], &answer["predicted"]),
+        seen,
         if std::env::var_os("ARGOSY_ORACLE_FULL").is_some() {
             json!({"desired": desired, "live": live}).to_string()
         } else {
