@@ -43,6 +43,12 @@ impl App {
 
     /// Asks for a sync with the spec's options and these fields, and waits for its end.
     async fn sync(&self, fields: Value) -> Result<Value> {
+        let number = self.ask(fields).await?;
+        self.ended(&number).await
+    }
+
+    /// Asks for a sync; by the number in the answer it is known again.
+    async fn ask(&self, fields: Value) -> Result<String> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_string();
         harness::refresh(&self.api, &self.control_plane, self.name).await?;
@@ -63,9 +69,14 @@ impl App {
         self.api
             .merge_patch(kinds::APPLICATION, &self.control_plane, self.name, &operation)
             .await?;
+        Ok(number)
+    }
+
+    /// Waits for the end of a sync.
+    async fn ended(&self, number: &str) -> Result<Value> {
         let app = wait_app(&self.api, &self.control_plane, self.name, "synced", |app| {
             let state = &app["status"]["operationState"];
-            state["operation"]["info"][0]["value"] == number.as_str()
+            state["operation"]["info"][0]["value"] == number
                 && ["Succeeded", "Failed", "Error"]
                     .iter()
                     .any(|phase| state["phase"] == *phase)
@@ -469,6 +480,82 @@ fn a_kind_that_appears_later_is_tried_again_when_asked() {
             .await?;
         let state = app.synced(json!({"syncOptions": options})).await?;
         assert_eq!(result(&state, "Latecomer", "x").0, "Synced");
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_pruned_last_goes_once_the_rest_is_healthy() {
+    run(async {
+        let files = [("old", config_map("old", "1")), ("a", config_map("a", "1"))];
+        let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let app = App::new("prune-last", &[CREATE, "PruneLast=true"], &files).await?;
+        app.synced(json!({})).await?;
+        app.repository.remove("app/old.yaml")?;
+        let gate = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: gate}\nspec:\n  template:\n    spec:\n      restartPolicy: Never\n      \
+                    containers: [{name: main, image: registry.example/gate:1}]\n";
+        app.commit(&[("gate", gate)])?;
+        let sync = app.ask(json!({"prune": true})).await?;
+        wait_app(
+            &app.api,
+            &app.control_plane,
+            app.name,
+            "waiting for the Job",
+            |app| {
+                let message = app["status"]["operationState"]["message"]
+                    .as_str()
+                    .unwrap_or_default();
+                message == "waiting for healthy state of batch/Job/gate"
+            },
+        )
+        .await?;
+        assert!(app.config_map("old").await?.is_some(), "the Job is not done");
+        harness::complete_job(&app.api, app.name, "gate").await?;
+        let state = app.ended(&sync).await?;
+        assert_eq!(state["phase"], "Succeeded", "{state:#}");
+        assert_eq!(result(&state, "ConfigMap", "old").0, "Pruned");
+        assert!(app.config_map("old").await?.is_none());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_dry_run_that_is_refused_is_a_difference_and_can_be_forced() {
+    run(async {
+        let web = |tier: &str| {
+            format!(
+                "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec:\n  replicas: 0\n  selector: {{matchLabels: {{app: web, tier: {tier}}}}}\n  \
+                 template:\n    metadata: {{labels: {{app: web, tier: {tier}}}}}\n    spec: {{containers: [{{name: main, image: registry.example/web:1}}]}}\n"
+            )
+        };
+        let app = App::new("by-dry-run", &[CREATE], &[("web", &web("one"))]).await?;
+        let option = json!({"metadata": {"annotations": {"argocd.argoproj.io/compare-options": "ServerSideDiff=true"}}});
+        app.api
+            .merge_patch(kinds::APPLICATION, &app.control_plane, app.name, &option)
+            .await?;
+        app.synced(json!({})).await?;
+        let synced = |app: &Value| app["status"]["sync"]["status"] == "Synced";
+        wait_app(&app.api, &app.control_plane, app.name, "Synced", synced).await?;
+
+        let revision = app.commit(&[("web", &web("two"))])?;
+        let found = wait_app(&app.api, &app.control_plane, app.name, "OutOfSync", |app| {
+            app["status"]["sync"]["status"] == "OutOfSync"
+                && app["status"]["sync"]["revision"] == revision.as_str()
+        })
+        .await?;
+        let told = found["status"]["conditions"].to_string();
+        assert!(told.contains("field is immutable"), "{told}");
+        assert_eq!(
+            harness::condition(&found, "ComparisonError"),
+            "",
+            "a sync is not held back"
+        );
+        let state = app.sync(json!({})).await?;
+        assert_eq!(state["phase"], "Failed");
+        let options = json!([CREATE, "Replace=true", "Force=true"]);
+        app.synced(json!({"syncOptions": options, "syncStrategy": {"apply": {"force": true}}}))
+            .await?;
+        wait_app(&app.api, &app.control_plane, app.name, "Synced", synced).await?;
         Ok(())
     });
 }

@@ -186,8 +186,8 @@ impl Installation {
             args.push("--app-resync-jitter=0".to_owned());
         }
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
-        let process = self.start_process("controller", &args, self.controller_metrics_port)?;
-        self.controller = Some(process);
+        self.controller = None;
+        self.controller = Some(self.start_process("controller", &args, self.controller_metrics_port)?);
         Ok(())
     }
 
