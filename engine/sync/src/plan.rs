@@ -18,8 +18,8 @@ use crate::options::{ResourceOptions, SyncOptions, resource_options};
 use crate::phase::Phase;
 use crate::result::ResourceResult;
 use arrange::{
-    defined_kind, is_namespace, kind_of, mirror_prune_waves, namespace_of, needed_namespace, number,
-    prune_last, pull_forward, sort,
+    defined_kind, is_namespace, kind_from, kind_of, mirror_prune_waves, namespace_of, needed_namespace,
+    number, prune_last, pull_forward, sort,
 };
 use tasks::{hook_tasks, namespace_task, resource_tasks};
 
@@ -250,11 +250,11 @@ pub fn plan(resources: &[Resource], options: &Options) -> Result<Plan, PlanError
     prune_last(&mut tasks);
     sort(&mut tasks);
     pull_forward(&mut tasks, needed_namespace, namespace_of);
-    pull_forward(&mut tasks, defined_kind, kind_of);
+    pull_forward(&mut tasks, kind_from, kind_of);
     number(&mut tasks);
     let defined_kinds = resources
         .iter()
-        .filter_map(|resource| defined_kind(resource.desired.as_deref()?))
+        .filter_map(|resource| defined_kind(&resource.key, resource.desired.as_deref()))
         .collect();
     Ok(Plan {
         tasks,

@@ -49,17 +49,17 @@ pub(super) fn sort(tasks: &mut [Task]) {
 /// Moves each task that defines something in front of the first task that needs it, if that one comes earlier.
 pub(super) fn pull_forward<K: std::hash::Hash + Eq>(
     tasks: &mut Vec<Task>,
-    defines: fn(&Value) -> Option<K>,
+    defines: fn(&Task) -> Option<K>,
     needs: fn(&Task) -> Option<K>,
 ) {
     let mut ordered: Vec<Task> = Vec::with_capacity(tasks.len());
     let mut first_need: HashMap<K, usize> = HashMap::new();
     for mut task in tasks.drain(..) {
-        let Some(desired) = task.desired.as_deref() else {
+        if task.desired.is_none() {
             ordered.push(task);
             continue;
-        };
-        if let Some(defined) = defines(desired) {
+        }
+        if let Some(defined) = defines(&task) {
             if let Some(&place) = first_need.get(&defined) {
                 task.phase = ordered[place].phase;
                 task.wave = ordered[place].wave;
@@ -82,21 +82,27 @@ pub(super) fn is_namespace(key: &ResourceKey) -> bool {
     key.group.is_empty() && key.kind == "Namespace"
 }
 
-pub(super) fn needed_namespace(object: &Value) -> Option<String> {
-    is_namespace(&meta::key(object)).then(|| meta::name(object).to_owned())
+pub(super) fn needed_namespace(task: &Task) -> Option<String> {
+    is_namespace(&task.key).then(|| task.key.name.clone())
 }
 
 pub(super) fn namespace_of(task: &Task) -> Option<String> {
     (!task.key.namespace.is_empty()).then(|| task.key.namespace.clone())
 }
 
-pub(super) fn defined_kind(object: &Value) -> Option<(String, String)> {
-    if !meta::is_crd(object) {
+/// The kind that an object of this key defines. The key is asked first: it is at hand.
+pub(super) fn defined_kind(key: &ResourceKey, object: Option<&Value>) -> Option<(String, String)> {
+    if key.kind != "CustomResourceDefinition" {
         return None;
     }
+    let object = object.filter(|object| meta::is_crd(object))?;
     let group = meta::field(object, &["spec", "group"])?.as_str()?;
     let kind = meta::field(object, &["spec", "names", "kind"])?.as_str()?;
     Some((group.to_owned(), kind.to_owned()))
+}
+
+pub(super) fn kind_from(task: &Task) -> Option<(String, String)> {
+    defined_kind(&task.key, task.desired.as_deref())
 }
 
 pub(super) fn kind_of(task: &Task) -> Option<(String, String)> {
