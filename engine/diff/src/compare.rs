@@ -94,6 +94,8 @@ pub enum KnownTypeKind {
     Duration,
 }
 
+const NOT_IN_SCHEMA: &str = "is not in the schema that the cluster serves; it is compared by its form";
+
 /// The verdict on one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
@@ -222,6 +224,8 @@ fn compare_both(mut desired: Value, mut live: Value, ctx: &Context<'_>, arena: &
     let applied = match &owners {
         Some(owners) => {
             let others: Vec<_> = owners.others.iter().map(managed::Fields::root).collect();
+            let unknown = structured::unknown_fields(&desired, node).into_iter();
+            findings.extend(unknown.map(|field| Finding::new(field, NOT_IN_SCHEMA)));
             let applied = structured::apply(&live, &desired, &owners.last.root(), &others, node, arena);
             merge.prediction(&applied, &live, node, merge::REMOVED)
         }

@@ -146,6 +146,16 @@ impl<'s> Node<'s> {
         self.schema.is_some_and(|schema| schema.field(name).is_some())
     }
 
+    /// Whether the type here has fields, and `name` is none of them.
+    pub(crate) fn lacks_field(self, name: &str) -> bool {
+        self.schema.is_some_and(|schema| {
+            schema.fields().next().is_some()
+                && schema.child(name).is_none()
+                && !schema.preserve_unknown()
+                && !schema.embedded_resource()
+        })
+    }
+
     /// The value of a key field of the list item here if nobody states it.
     pub(crate) fn key_default(self, key: &str) -> Option<&'s Value> {
         static TCP: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from("TCP"));

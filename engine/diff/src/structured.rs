@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use argosy_object::{Map, Value};
+use argosy_object::{Map, Path, Value};
 use bumpalo::Bump;
 
 use crate::managed::{Owned, keys_of};
@@ -36,6 +36,33 @@ pub(crate) fn apply(
         orphaned: false,
     };
     prune.value(&merged, &around, node).0
+}
+
+/// The fields that Git states and the schema does not know, which are merged by their form. What every object has is known anyway.
+pub(crate) fn unknown_fields(desired: &Value, node: Node<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, value) in desired.as_object().into_iter().flatten() {
+        if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status") {
+            look_for_unknown(name, value, node, &Path::root(), &mut found);
+        }
+    }
+    found
+}
+
+fn look_for_unknown(name: &str, value: &Value, around: Node<'_>, path: &Path<'_>, found: &mut Vec<String>) {
+    let path = path.field(name);
+    if around.lacks_field(name) {
+        found.push(path.to_string());
+        return;
+    }
+    let node = around.field(name);
+    let (objects, node) = match value {
+        Value::Array(items) => (items.as_slice(), node.item()),
+        other => (std::slice::from_ref(other), node),
+    };
+    for (name, value) in objects.iter().filter_map(Value::as_object).flatten() {
+        look_for_unknown(name, value, node, &path, found);
+    }
 }
 
 /// What a server-side apply on `left` makes of it where `right` is stated.

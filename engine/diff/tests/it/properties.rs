@@ -185,6 +185,34 @@ fn many_at_once_are_the_same_as_one_after_the_other() {
 }
 
 #[test]
+fn a_field_that_the_schema_does_not_know_is_named() {
+    let schemas = Schemas::builtin();
+    let rules = IgnoreRules::none();
+    let options = Options {
+        server_side_apply: true,
+        ..Options::default()
+    };
+    let ctx = Context {
+        schemas: &schemas,
+        rules: &rules,
+        options: &options,
+    };
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "labels": {"free": "x"}},
+        "spec": {"brandNew": {"a": 1}, "template": {"spec": {"nodeSelector": {"free": "x"},
+            "containers": [{"name": "main", "image": "x", "alsoNew": true, "resources": {"limits": {"free": "1"}}}]}}}
+    });
+    let comparison = compare(Some(&job), Some(&job), &ctx);
+    assert!(!comparison.modified);
+    let named: Vec<String> = comparison
+        .findings
+        .into_iter()
+        .map(|finding| finding.what)
+        .collect();
+    assert_eq!(named, ["spec.brandNew", "spec.template.spec.containers.alsoNew"]);
+}
+
+#[test]
 fn one_side_alone() {
     let schemas = Schemas::builtin();
     let (rules, options) = (IgnoreRules::none(), Options::default());
