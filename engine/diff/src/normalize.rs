@@ -142,7 +142,23 @@ fn endpoints(document: &mut Value) {
         }
         sort_by_fields(subset.get_mut("ports"), &["port", "name", "protocol"]);
     }
-    subsets.sort_by_cached_key(Value::to_string);
+    subsets.sort_by_cached_key(stated);
+}
+
+/// What a value says, as a text: what is empty may be there or not.
+fn stated(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(|item| format!("[{}]", stated(item))).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| (name, stated(field)))
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(name, text)| format!("{{{name}:{text}}}"))
+            .collect(),
+        other => other.to_string(),
+    }
 }
 
 fn sort_by_fields(list: Option<&mut Value>, fields: &[&str]) {
@@ -150,9 +166,9 @@ fn sort_by_fields(list: Option<&mut Value>, fields: &[&str]) {
         items.sort_by_cached_key(|item| {
             let texts = fields
                 .iter()
-                .map(|field| item.get(*field).map(Value::to_string).unwrap_or_default());
+                .map(|field| item.get(*field).map(stated).unwrap_or_default());
             // Where these are the same, the rest tells two items apart.
-            texts.chain([item.to_string()]).collect::<Vec<_>>()
+            texts.chain([stated(item)]).collect::<Vec<_>>()
         });
     }
 }

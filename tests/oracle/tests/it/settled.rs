@@ -22,7 +22,7 @@ pub(crate) fn name(
 ) -> Option<&'static str> {
     let all = |places: &[String], is: &dyn Fn(&String) -> bool| !places.is_empty() && places.iter().all(is);
     let empty = |place: &String| place.ends_with(": null | \"\"") || place.ends_with(": \"\" | null");
-    if !ours.modified && all(reference, &empty) {
+    if !ours.modified && effect.is_none() && all(reference, &empty) {
         return Some("empty-is-absent");
     }
     match (ours.modified, effect?) {
@@ -62,6 +62,7 @@ pub(crate) fn name(
         {
             Some("an-empty-object-states-nothing")
         }
+        (false, places) if all(places, &empty) => Some("empty-is-absent"),
         _ => None,
     }
 }

@@ -69,7 +69,7 @@ const ALLOWED: &[&str] = &[
 const TO_TEXT_MAX: usize = 2;
 
 /// The expression with its steps counted, or what in it is not allowed.
-pub(super) fn metered<'s>(term: Term<&'s str>) -> Result<Term<&'s str>, String> {
+pub(super) fn metered(term: Term<&str>) -> Result<Term<&str>, String> {
     let mut to_text = 0;
     let term = rewrite(term, &mut to_text)?;
     if to_text > TO_TEXT_MAX {
@@ -185,10 +185,10 @@ fn step<'s>() -> Term<&'s str> {
     Term::Call("step", Vec::new())
 }
 
-fn stepping<'s>(term: Term<&'s str>) -> Term<&'s str> {
+fn stepping(term: Term<&str>) -> Term<&str> {
     Term::BinOp(Box::new(step()), BinaryOp::Pipe(None), Box::new(term))
 }
 
-fn then_step<'s>(term: Term<&'s str>) -> Term<&'s str> {
+fn then_step(term: Term<&str>) -> Term<&str> {
     Term::BinOp(Box::new(term), BinaryOp::Pipe(None), Box::new(step()))
 }
