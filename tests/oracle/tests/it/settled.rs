@@ -165,22 +165,21 @@ pub(crate) fn patch_name(
     if all(&is_default_anyway) {
         return Some("apply-changes-nothing");
     }
-    let sorted = |value: &Value| with_sorted_lists(&without_empties(value));
-    if sorted(theirs) == sorted(ours) {
-        return Some("place-of-items-of-others");
-    }
     if all(&|place| place.starts_with(".spec.volumeClaimTemplates[") && place.contains("].status")) {
         return Some("status-of-claim-templates");
     }
-    all(&|place| {
+    if all(&|place| {
         place.contains(": \"\" | ")
             || place.ends_with(": null | {}")
             || place.ends_with(": [] | null")
             || place.ends_with(": null | []")
             || place.ends_with(": false | null")
             || place.ends_with(" | \"\"")
-    })
-    .then_some("empty-is-absent")
+    }) {
+        return Some("empty-is-absent");
+    }
+    let sorted = |value: &Value| with_sorted_lists(&without_empties(value));
+    (sorted(theirs) == sorted(ours)).then_some("place-of-items-of-others")
 }
 
 /// The name of a disagreement between the predictions of a server-side apply of `stated`: two documents without nulls.
