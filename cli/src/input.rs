@@ -53,7 +53,7 @@ fn unfold(document: Value) -> Vec<Value> {
     if document.is_null() {
         return Vec::new();
     }
-    let is_list = meta::is_list(&document);
+    let is_list = meta::is_list(&document) || meta::kind(&document) == "List";
     match document {
         Value::Object(mut list) if is_list => match list.remove("items") {
             Some(Value::Array(items)) => items.into_iter().flat_map(unfold).collect(),

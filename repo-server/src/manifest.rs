@@ -126,7 +126,7 @@ pub fn flatten(objects: Vec<Value>) -> Result<Vec<Value>> {
 }
 
 fn flatten_one(object: Value, out: &mut Vec<Value>, depth: usize) -> Result<()> {
-    let is_list = meta::is_list(&object);
+    let is_list = meta::is_list(&object) || meta::kind(&object) == "List";
     let Value::Object(mut map) = object else {
         return Ok(());
     };
