@@ -1,12 +1,9 @@
 //! One Deployment against its live object: never seen before (decoded from JSON first), unchanged, and with one field changed.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::borrow::Cow;
 use std::hint::black_box;
 
-use argosy_diff::{
-    Context, IgnoreRules, LAST_APPLIED, Options, Pair, Value, compare, compare_all, compare_owned,
-};
+use argosy_diff::{Context, IgnoreRules, LAST_APPLIED, Options, Value, compare, compare_owned};
 use argosy_object::meta;
 use argosy_object::schema::Schemas;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -85,16 +82,6 @@ fn benches(criterion: &mut Criterion) {
     });
     criterion.bench_function("changed", |bencher| {
         bencher.iter(|| compare(Some(black_box(&changed)), Some(black_box(&live)), &ctx).modified);
-    });
-    let pairs = vec![
-        Pair {
-            desired: Some(Cow::Borrowed(&desired)),
-            live: Some(Cow::Borrowed(&live))
-        };
-        1_000
-    ];
-    criterion.bench_function("thousand-at-once", |bencher| {
-        bencher.iter(|| compare_all(black_box(pairs.clone()), &ctx).len());
     });
 }
 

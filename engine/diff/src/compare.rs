@@ -1,7 +1,5 @@
 //! The recipe for one object.
 
-use std::borrow::Cow;
-
 use argosy_object::schema::Schemas;
 use argosy_object::{Value, meta};
 use bumpalo::Bump;
@@ -140,33 +138,18 @@ pub struct Difference {
 /// Tracking labels and annotations must be aligned by the caller.
 #[must_use]
 pub fn compare(desired: Option<&Value>, live: Option<&Value>, ctx: &Context<'_>) -> Comparison {
-    compare_in(
-        desired.map(Cow::Borrowed),
-        live.map(Cow::Borrowed),
-        ctx,
-        &Bump::new(),
-    )
+    match (desired, live) {
+        (Some(desired), Some(live)) => compare_owned(desired.clone(), live.clone(), ctx),
+        (Some(desired), None) => only_desired(desired.clone(), ctx),
+        (None, Some(live)) => only_live(live.clone(), ctx),
+        (None, None) => nothing(),
+    }
 }
 
 /// [`compare`] of two sides that the caller has no more use for: nothing is copied.
 #[must_use]
 pub fn compare_owned(desired: Value, live: Value, ctx: &Context<'_>) -> Comparison {
     compare_both(desired, live, ctx, &Bump::new())
-}
-
-/// [`compare`] with scratch memory of the caller.
-pub(crate) fn compare_in(
-    desired: Option<Cow<'_, Value>>,
-    live: Option<Cow<'_, Value>>,
-    ctx: &Context<'_>,
-    arena: &Bump,
-) -> Comparison {
-    match (desired, live) {
-        (Some(desired), Some(live)) => compare_both(desired.into_owned(), live.into_owned(), ctx, arena),
-        (Some(desired), None) => only_desired(desired.into_owned(), ctx),
-        (None, Some(live)) => only_live(live.into_owned(), ctx),
-        (None, None) => nothing(),
-    }
 }
 
 fn compare_both(mut desired: Value, mut live: Value, ctx: &Context<'_>, arena: &Bump) -> Comparison {

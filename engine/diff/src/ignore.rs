@@ -360,10 +360,8 @@ mod tests {
             "env.HOME",
             "\"\\(repeat(.))\"",
             "reduce .. as $x (\"a\"; . + .)",
-            ". as $x | .a",
-            ".a + .a",
+            ". as [$x, $y] | .a",
             ".a * 1000000",
-            "[.a, .b]",
             "{a: .b}",
             ".a |= 1",
             ".a | tostring | tostring | tostring",
@@ -390,6 +388,10 @@ mod tests {
             ".a[] | select(contains({name: \"x\", list: [1, -2, []]}))",
             ".a[] | if .x == null then .y else .z end",
             "try .a[] catch empty",
+            ".a[] | select(.name as $name | [\"x\", \"y\"] | index($name))",
+            ".a[] | select([.name] | inside([\"x\", \"y\"]))",
+            ".a[] | select(.name == \"x\" + \"-y\")",
+            ".a[] | select(.name == \"\\(.kind)-y\")",
         ] {
             let rule = IgnoreRule {
                 group: "*".into(),
@@ -398,6 +400,54 @@ mod tests {
                 ..IgnoreRule::default()
             };
             assert_eq!(IgnoreRules::new([rule]).1, [], "{text}");
+        }
+    }
+
+    #[test]
+    fn an_expression_keeps_short_scalars_alone() {
+        let strip = |text: &str| {
+            let (rules, findings) = IgnoreRules::new([IgnoreRule {
+                group: "apps".into(),
+                kind: "*".into(),
+                jq_path_expressions: vec![text.into()],
+                ..IgnoreRule::default()
+            }]);
+            assert_eq!(findings, [], "{text}");
+            let mut document = deployment();
+            document["spec"] = json!({"long": "x".repeat(2_000), "items": [
+                {"name": "a", "kind": "A"}, {"name": "b-B", "kind": "b"}, {"name": "c", "kind": "c"},
+            ]});
+            let (stripped, findings) = rules.strip(&document);
+            let items = stripped["spec"]["items"].as_array().cloned().unwrap_or_default();
+            let names: Vec<String> = items.iter().map(|item| item["name"].to_string()).collect();
+            (names.join(" "), findings)
+        };
+        for (text, left) in [
+            (
+                ".spec.items[] | select(.name as $name | [\"a\", \"c\"] | index($name))",
+                "\"b-B\"",
+            ),
+            (
+                ".spec.items[] | select([.name] | inside([\"a\", \"c\"]))",
+                "\"b-B\"",
+            ),
+            (".spec.items[] | select(.name == .kind)", "\"a\" \"b-B\""),
+            (".spec.items[] | select(.name == .kind + \"-B\")", "\"a\" \"c\""),
+            (".spec.items[] | select(.name == \"\\(.kind)-B\")", "\"a\" \"c\""),
+        ] {
+            assert_eq!(strip(text), (left.to_owned(), Vec::new()), "{text}");
+        }
+        for (text, problem) in [
+            (". as $all | .spec.items[]", "keeps a list or an object"),
+            ("select([..] | length > 3) | .spec", "keeps a list or an object"),
+            (
+                "select(.spec.long + \"x\" == \"\") | .spec",
+                "keeps a text of more than 1024 bytes",
+            ),
+        ] {
+            let (left, findings) = strip(text);
+            assert_eq!(findings, [Finding::new(text, problem)]);
+            assert_eq!(left, "\"a\" \"b-B\" \"c\"");
         }
     }
 

@@ -7,7 +7,6 @@
 //! Equality is by meaning, from the schema of the target cluster: `1000m` is `1`, an absent list is an empty one, `60s` is `1m0s`. A field
 //! that the schema does not know is compared as it is written and switches nothing off.
 
-mod batch;
 mod compare;
 mod dry_run;
 pub mod explain;
@@ -24,7 +23,6 @@ mod scalar;
 mod seen;
 mod structured;
 
-pub use batch::{Pair, compare_all};
 pub use compare::{
     Comparison, Context, Difference, IgnoreStatus, KnownType, KnownTypeKind, Options, compare, compare_owned,
 };

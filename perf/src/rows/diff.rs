@@ -5,13 +5,12 @@
 //! field of Git differs. *unchanged*: the verdict is remembered, and found to stand by what it was made from. CPU seconds of the process
 //! over many rounds, not wall time, so that a loaded machine does not show.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
 use anyhow::Result;
-use argosy_diff::{Context as Comparing, IgnoreRule, IgnoreRules, LAST_APPLIED, Options, Pair, Seen, Value, compare_all, compare_owned};
+use argosy_diff::{Context as Comparing, IgnoreRule, IgnoreRules, LAST_APPLIED, Options, Seen, Value, compare, compare_owned};
 use argosy_object::schema::Schemas;
 use argosy_object::{ContentHash, ResourceKey, meta};
 use serde_json::json;
@@ -54,7 +53,7 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Result<()> {
     })?;
     context.report.figure("diff", "cold_us", cold / count, "µs CPU a resource, with decoding");
 
-    let borrowed = |objects: &[(Value, Value)]| differing(pairs(objects), &comparing);
+    let borrowed = |objects: &[(Value, Value)]| differing(objects, &comparing);
     let warm = cpu_us(args.seconds, || borrowed(&objects))?;
     context.report.figure("diff", "compare_us", warm / count, "µs CPU a resource, decoded");
 
@@ -114,16 +113,9 @@ fn cpu_us(seconds: f64, work: impl Fn() -> usize) -> Result<f64> {
     }
 }
 
-fn pairs(objects: &[(Value, Value)]) -> Vec<Pair<'_>> {
-    let pair = |(desired, live)| Pair {
-        desired: Some(Cow::Borrowed(desired)),
-        live: Some(Cow::Borrowed(live)),
-    };
-    objects.iter().map(|(desired, live)| pair((desired, live))).collect()
-}
-
-fn differing(pairs: Vec<Pair<'_>>, comparing: &Comparing<'_>) -> usize {
-    compare_all(pairs, comparing).iter().filter(|comparison| comparison.modified).count()
+fn differing(objects: &[(Value, Value)], comparing: &Comparing<'_>) -> usize {
+    let differs = |(desired, live): &&(Value, Value)| compare(Some(desired), Some(live), comparing).modified;
+    objects.iter().filter(differs).count()
 }
 
 /// Ten rules as people write them, over all kinds of the load.

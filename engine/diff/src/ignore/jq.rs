@@ -17,14 +17,16 @@ use jaq_json::{Num, Val};
 use super::path::{Step, Steps};
 use super::plain::Walk;
 
-/// What jaq lacks of jq, and the step that is counted.
-const PRELUDE: &str =
-    "def IN(s): any(s == .; .); def IN(src; s): any(src == s; .); def step: if tick then . else . end;";
+/// What jaq lacks of jq, the step that is counted, and the test of what may be kept.
+const PRELUDE: &str = "def IN(s): any(s == .; .); def IN(src; s): any(src == s; .); \
+    def step: if tick then . else . end; def small: if is_small then . else . end;";
 
 /// Paths one expression may lead to in one document.
 const PATHS_MAX: usize = 10_000;
 /// Steps one expression may take in one document: some tenths of a second. What people write takes less than a thousand.
 const STEPS_MAX: u32 = 100_000;
+/// Longest text that a variable, a computed list or a sum may hold, in bytes.
+const KEPT_MAX: usize = 1_024;
 /// Longest expression.
 const TEXT_MAX: usize = 4_096;
 
@@ -97,6 +99,20 @@ fn tick() -> Fun<Metered> {
     run::<Metered>(("tick", v(0), count))
 }
 
+/// `is_small`: an error for what is no scalar, or a long text.
+fn is_small() -> Fun<Metered> {
+    let ask: RunPtr<Metered> = |(_, value)| {
+        bome(match &value {
+            Val::Arr(_) | Val::Obj(_) => Err(Error::str("keeps a list or an object")),
+            Val::TStr(text) | Val::BStr(text) if text.len() > KEPT_MAX => {
+                Err(Error::str(format!("keeps a text of more than {KEPT_MAX} bytes")))
+            }
+            _ => Ok(Val::Bool(true)),
+        })
+    };
+    run::<Metered>(("is_small", v(0), ask))
+}
+
 /// An expression that needs the interpreter.
 pub(super) struct Interpreted {
     filter: jaq_core::Filter<Metered>,
@@ -127,7 +143,7 @@ impl Interpreted {
         let funs = jaq_core::funs()
             .chain(jaq_std::funs())
             .chain(jaq_json::funs())
-            .chain([tick()]);
+            .chain([tick(), is_small()]);
         let arena = Arena::default();
         let main = File {
             code: "path(expression)",
@@ -161,7 +177,8 @@ impl Interpreted {
             match path {
                 Ok(path) => paths.extend(steps(&path, document)),
                 Err(error) => {
-                    problem = Some(error.to_string());
+                    // A text is shown as jq would write it down.
+                    problem = Some(error.to_string().trim_matches('"').to_owned());
                     break;
                 }
             }

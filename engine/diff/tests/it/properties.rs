@@ -1,11 +1,6 @@
 //! What holds for any objects.
 
-use std::borrow::Cow;
-
-use argosy_diff::{
-    Context, IgnoreRule, IgnoreRules, LAST_APPLIED, Options, Pair, Value, compare, compare_all,
-    compare_owned, ignore, patch,
-};
+use argosy_diff::{Context, IgnoreRule, IgnoreRules, LAST_APPLIED, Options, Value, compare, ignore, patch};
 use argosy_object::meta;
 use argosy_object::schema::Schemas;
 use proptest::prelude::*;
@@ -157,30 +152,6 @@ proptest! {
     #[test]
     fn after_an_apply_nothing_differs_for_native_kinds(base in deployment(), desired in deployment(), live in deployment()) {
         check(&base, &desired, &live)?;
-    }
-}
-
-#[test]
-fn many_at_once_are_the_same_as_one_after_the_other() {
-    let schemas = Schemas::builtin();
-    let (rules, options) = (IgnoreRules::none(), Options::default());
-    let ctx = Context {
-        schemas: &schemas,
-        rules: &rules,
-        options: &options,
-    };
-    let make = |n: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{n}")}, "data": {"a": (n % 3).to_string()}});
-    let documents: Vec<(Value, Value)> = (0..100).map(|n| (make(n), make(n * 2))).collect();
-    let pairs: Vec<Pair<'_>> = documents
-        .iter()
-        .map(|(desired, live)| Pair {
-            desired: Some(Cow::Borrowed(desired)),
-            live: Some(Cow::Borrowed(live)),
-        })
-        .collect();
-    for ((desired, live), comparison) in documents.iter().zip(compare_all(pairs, &ctx)) {
-        assert_eq!(comparison, compare(Some(desired), Some(live), &ctx));
-        assert_eq!(comparison, compare_owned(desired.clone(), live.clone(), &ctx));
     }
 }
 

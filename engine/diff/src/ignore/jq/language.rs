@@ -1,11 +1,12 @@
 //! What a path expression may be made of: what walks a document and asks about it.
 //!
-//! What makes values or keeps them (arithmetic, lists and objects that are computed, variables, `reduce`, own definitions) is refused, and so
-//! is what looks outside (`input`, `env`, `now`). So every value at hand is a part of the document or of the expression, which bounds the
-//! memory; and [`metered`] puts a counted step everywhere where a walk goes on, which bounds the time.
+//! What makes large values or goes round (`reduce`, own definitions, multiplication, computed objects) is refused, and so is what looks outside
+//! (`input`, `env`, `now`). What is kept in a variable, added, or put into a list or text has to be a short scalar. So every value at hand is a
+//! part of the document or small, which bounds the memory and the cost of a step; and [`metered`] puts a counted step everywhere where a walk
+//! goes on, which bounds the time.
 
 use jaq_core::load::lex::StrPart;
-use jaq_core::load::parse::{BinaryOp, Term};
+use jaq_core::load::parse::{BinaryOp, Pattern, Term};
 use jaq_core::ops::Math;
 use jaq_core::path::{Part, Path};
 
@@ -96,6 +97,11 @@ fn rewrite<'s>(term: Term<&'s str>, to_text: &mut usize) -> Result<Term<&'s str>
             allow(&op)?;
             let left = rewrite(*left, to_text)?;
             let right = stepping(rewrite(*right, to_text)?);
+            let (left, right) = match op {
+                BinaryOp::Pipe(Some(_)) => (small(left), right),
+                BinaryOp::Math(Math::Add) => (small(left), small(right)),
+                _ => (left, right),
+            };
             Term::BinOp(Box::new(left), op, Box::new(right))
         }
         Term::TryCatch(tried, caught) => {
@@ -134,9 +140,21 @@ fn rewrite<'s>(term: Term<&'s str>, to_text: &mut usize) -> Result<Term<&'s str>
             then_step(Term::Path(Box::new(start), Path(rewritten)))
         }
         Term::Call(name, _) => return Err(refused(name)),
-        Term::Var(name) => return Err(refused(name)),
-        Term::Str(..) => return Err(refused("a format, or code inside a text")),
-        Term::Arr(_) | Term::Obj(_) => return Err(refused("a computed list or object")),
+        Term::Var(name) => Term::Var(name),
+        Term::Str(None, parts) => {
+            let rewrite = |part| match part {
+                StrPart::Term(term) => rewrite(term, to_text).map(|term| StrPart::Term(small(term))),
+                other => Ok(other),
+            };
+            Term::Str(None, parts.into_iter().map(rewrite).collect::<Result<_, _>>()?)
+        }
+        Term::Str(Some(format), _) => return Err(refused(format)),
+        Term::Arr(items) => {
+            let items =
+                items.map(|items| Ok::<_, String>(Box::new(small(stepping(rewrite(*items, to_text)?)))));
+            Term::Arr(items.transpose()?)
+        }
+        Term::Obj(_) => return Err(refused("a computed object")),
         Term::Fold(name, ..) => return Err(refused(name)),
         Term::Def(..) => return Err(refused("def")),
         Term::Label(..) | Term::Break(_) => return Err(refused("label")),
@@ -153,8 +171,9 @@ fn allow(op: &BinaryOp<&str>) -> Result<(), String> {
         | BinaryOp::Or
         | BinaryOp::And
         | BinaryOp::Cmp(_)
-        | BinaryOp::Math(Math::Sub | Math::Rem) => Ok(()),
-        BinaryOp::Pipe(Some(_)) => Err(refused("a variable")),
+        | BinaryOp::Pipe(Some(Pattern::Var(_)))
+        | BinaryOp::Math(Math::Add | Math::Sub | Math::Rem) => Ok(()),
+        BinaryOp::Pipe(Some(_)) => Err(refused("a pattern of variables")),
         BinaryOp::Math(math) => Err(refused(math.as_str())),
         BinaryOp::Assign | BinaryOp::Update | BinaryOp::UpdateMath(_) | BinaryOp::UpdateAlt => {
             Err(refused("an assignment"))
@@ -191,4 +210,9 @@ fn stepping(term: Term<&str>) -> Term<&str> {
 
 fn then_step(term: Term<&str>) -> Term<&str> {
     Term::BinOp(Box::new(term), BinaryOp::Pipe(None), Box::new(step()))
+}
+
+fn small(term: Term<&str>) -> Term<&str> {
+    let small = Term::Call("small", Vec::new());
+    Term::BinOp(Box::new(term), BinaryOp::Pipe(None), Box::new(small))
 }
