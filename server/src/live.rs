@@ -71,7 +71,7 @@ impl Live {
         }
         let (mut found, mut failed) = (Vec::new(), None);
         for name in &self.names {
-            match name.replicas("").await {
+            match name.replicas().await {
                 Ok(replicas) => found.extend(replicas),
                 Err(error) => failed = Some(error),
             }

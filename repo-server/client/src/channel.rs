@@ -1,4 +1,4 @@
-//! One gRPC connection to an address, made when it is first needed: for servers that are not spread over.
+//! Connections, encrypted by us or not; and one to a single address, made when it is first needed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,10 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::{Error, Tls};
 
+/// How long a connection may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to `host:port`.
+/// A connection to `host:port`, for servers that are not spread over.
 ///
 /// # Errors
 /// [`Error::Config`] for an address that is none, or certificates that cannot be read.
@@ -32,25 +33,31 @@ pub fn connect(address: &str, tls: &Tls) -> Result<Channel, Error> {
     let address = address.to_owned();
     Ok(
         endpoint.connect_with_connector_lazy(tower::service_fn(move |_: http::Uri| {
-            let (address, config, name) = (address.clone(), config.clone(), name.clone());
-            async move {
-                let connect = async {
-                    let stream = TcpStream::connect(&address).await?;
-                    stream.set_nodelay(true)?;
-                    let stream: Box<dyn Transport> = match config {
-                        None => Box::new(stream),
-                        Some(config) => Box::new(TlsConnector::from(config).connect(name, stream).await?),
-                    };
-                    Ok::<_, std::io::Error>(TokioIo::new(stream))
-                };
-                let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect).await;
-                connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-            }
+            dial(address.clone(), config.clone(), name.clone())
         })),
     )
 }
 
+/// Connects to an address; the certificate, if there is one, is for the name.
+pub(crate) async fn dial(
+    address: String,
+    tls: Option<Arc<rustls::ClientConfig>>,
+    name: ServerName<'static>,
+) -> std::io::Result<TokioIo<Box<dyn Transport>>> {
+    let connect = async {
+        let stream = TcpStream::connect(&address).await?;
+        stream.set_nodelay(true)?;
+        let stream: Box<dyn Transport> = match tls {
+            None => Box::new(stream),
+            Some(tls) => Box::new(TlsConnector::from(tls).connect(name, stream).await?),
+        };
+        Ok(TokioIo::new(stream))
+    };
+    let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect).await;
+    connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+}
+
 /// What bytes go over.
-trait Transport: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
+pub(crate) trait Transport: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
 
 impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Transport for T {}

@@ -1,12 +1,16 @@
 //! The client of the repo-server: one for the whole process, used by whoever needs manifests.
 //!
 //! All addresses behind the configured name are known; a repository goes to the same replica while that is well
-//! and not busier than the others ([`ring`]), else to the next. The wire is Argo CD's, so either end may be theirs.
+//! and not busier than the others ([`ring`]), else to the next; one that takes much of the calls is spread over several
+//! ([`traffic`]). Calls for the same at the same time go to the same replica, which answers them with one render. What did
+//! not reach a replica is tried with the next, within a [`budget`]. The wire is Argo CD's, so either end may be theirs.
 
+mod budget;
 mod channel;
 mod pool;
 mod ring;
 mod tls;
+mod traffic;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +24,8 @@ use argosy_api::repository::{
     ResolveRevisionResponse, TestRepositoryRequest, TestRepositoryResponse, UpdateRevisionForPathsRequest,
     UpdateRevisionForPathsResponse,
 };
-use argosy_api::v1alpha1::{ChartDetails, RevisionMetadata};
+use argosy_api::v1alpha1::{ApplicationSource, ChartDetails, Repository, RevisionMetadata};
+use pool::About;
 use tonic::{Code, Response, Status};
 
 pub use channel::connect;
@@ -30,7 +35,7 @@ pub use tls::Tls;
 /// How to reach the repo-server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `host:port`; the host may stand for several replicas.
+    /// `host:port`; the host may stand for several replicas. Several, separated by commas, are replicas of the same.
     pub address: String,
     /// Transport security.
     pub tls: Tls,
@@ -143,11 +148,7 @@ impl RepoClient {
     /// # Errors
     /// See [`Error`].
     pub async fn generate_manifest(&self, request: ManifestRequest) -> Result<ManifestResponse, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref()).part(&request.app_name, request.application_source.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.generate_manifest(request).await
         })
@@ -162,11 +163,7 @@ impl RepoClient {
         &self,
         request: ResolveRevisionRequest,
     ) -> Result<ResolveRevisionResponse, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.resolve_revision(request).await
         })
@@ -181,11 +178,7 @@ impl RepoClient {
         &self,
         request: RepoServerRevisionMetadataRequest,
     ) -> Result<RevisionMetadata, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.get_revision_metadata(request).await
         })
@@ -200,11 +193,7 @@ impl RepoClient {
         &self,
         request: RepoServerRevisionChartDetailsRequest,
     ) -> Result<ChartDetails, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.get_revision_chart_details(request).await
         })
@@ -219,11 +208,7 @@ impl RepoClient {
         &self,
         request: RepoServerAppDetailsQuery,
     ) -> Result<RepoAppDetailsResponse, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref()).part(&request.app_name, request.source.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.get_app_details(request).await
         })
@@ -235,11 +220,7 @@ impl RepoClient {
     /// # Errors
     /// See [`Error`].
     pub async fn list_apps(&self, request: ListAppsRequest) -> Result<AppList, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.list_apps(request).await
         })
@@ -251,11 +232,7 @@ impl RepoClient {
     /// # Errors
     /// See [`Error`].
     pub async fn list_refs(&self, request: ListRefsRequest) -> Result<Refs, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.list_refs(request).await
         })
@@ -270,11 +247,7 @@ impl RepoClient {
         &self,
         request: TestRepositoryRequest,
     ) -> Result<TestRepositoryResponse, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.test_repository(request).await
         })
@@ -286,11 +259,7 @@ impl RepoClient {
     /// # Errors
     /// See [`Error`].
     pub async fn get_helm_charts(&self, request: HelmChartsRequest) -> Result<HelmChartsResponse, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.get_helm_charts(request).await
         })
@@ -302,11 +271,7 @@ impl RepoClient {
     /// # Errors
     /// See [`Error`].
     pub async fn get_git_files(&self, request: GitFilesRequest) -> Result<GitFilesResponse, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.get_git_files(request).await
         })
@@ -321,11 +286,7 @@ impl RepoClient {
         &self,
         request: GitDirectoriesRequest,
     ) -> Result<GitDirectoriesResponse, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.get_git_directories(request).await
         })
@@ -340,35 +301,36 @@ impl RepoClient {
         &self,
         request: UpdateRevisionForPathsRequest,
     ) -> Result<UpdateRevisionForPathsResponse, Error> {
-        let key = request
-            .repo
-            .as_ref()
-            .map(|repo| repo.repo.clone())
-            .unwrap_or_default();
+        let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.update_revision_for_paths(request).await
         })
         .await
     }
 
-    /// Asks the replicas in their order; goes on to the next one only when a replica could not be asked at all.
-    async fn call<Q: Clone, R>(
+    /// Asks the best replica; goes on to the next one only when a replica could not be asked at all.
+    async fn call<Q: Clone + prost::Message, R>(
         &self,
-        key: &str,
+        key: &Key,
         request: Q,
         ask: impl AsyncFn(RepoServerServiceClient<tonic::transport::Channel>, Q) -> Result<Response<R>, Status>,
     ) -> Result<R, Error> {
+        let about = About {
+            repo: &key.repo,
+            part: &key.part,
+            digest: *blake3::hash(&request.encode_to_vec()).as_bytes(),
+        };
         let all = async {
-            let mut last = None;
-            for replica in self.pool.replicas(key).await? {
+            let (mut tried, mut last) = (Vec::new(), None);
+            while let Some(replica) = self.pool.choose(&about, &tried).await? {
                 let client = RepoServerServiceClient::new(replica.channel.clone())
                     .max_decoding_message_size(self.max_message)
                     .max_encoding_message_size(self.max_message);
-                let _in_flight = replica.enter();
                 match ask(client, request.clone()).await {
                     Ok(answer) => return Ok(answer.into_inner()),
                     Err(status) if unreachable(&status) => {
-                        self.pool.suspect();
+                        self.pool.suspect(replica.address);
+                        tried.push(replica.address);
                         last = Some(Error::Connect {
                             address: replica.address.to_string(),
                             message: text(&status),
@@ -395,6 +357,29 @@ impl RepoClient {
                 message,
             })
         })
+    }
+}
+
+/// What of what a call is about.
+struct Key {
+    repo: String,
+    part: String,
+}
+
+impl Key {
+    fn of(repo: Option<&Repository>) -> Key {
+        Key {
+            repo: repo.map(|repo| repo.repo.clone()).unwrap_or_default(),
+            part: String::new(),
+        }
+    }
+
+    fn part(self, app: &str, source: Option<&ApplicationSource>) -> Key {
+        let (path, chart) = source.map_or(("", ""), |source| (&source.path, &source.chart));
+        Key {
+            part: format!("{app}\0{path}\0{chart}"),
+            ..self
+        }
     }
 }
 

@@ -1,64 +1,110 @@
-//! Connections to the replicas behind one name.
+//! The replicas behind the configured name: which of them is asked for a call, and the connections to them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tonic::transport::{Channel, Endpoint};
 
+use crate::budget::Budget;
+use crate::channel::dial;
+use crate::traffic::Traffic;
 use crate::{Config, Error, ring};
 
 /// How long the addresses of a name may be used again.
 const ADDRESSES_TTL: Duration = Duration::from_secs(5);
-/// How long a connection may take to stand.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a replica that did not answer is asked after all others.
+const AVOIDED: Duration = Duration::from_secs(5);
 
-/// The replicas behind one name, `host:port`: each address that the name stands for is one, connected to at its first call.
+/// What a call is about, as far as the choice of a replica goes.
+pub(crate) struct About<'a> {
+    /// URL of the repository.
+    pub(crate) repo: &'a str,
+    /// What of the repository: the same for the same Application at every commit.
+    pub(crate) part: &'a str,
+    /// Digest of the whole request: calls with the same one at the same time share an answer.
+    pub(crate) digest: [u8; 32],
+}
+
+/// The replicas behind one or more names, `host:port`: each address that a name stands for is one, connected to at its first
+/// call.
 pub struct Pool {
-    address: String,
-    /// For the certificate: the host of the address.
-    host: String,
+    names: Vec<Name>,
     tls: Option<Arc<ClientConfig>>,
     timeout: Duration,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
-struct State {
-    resolved: Option<(Instant, Vec<SocketAddr>)>,
-    replicas: HashMap<SocketAddr, Replica>,
+/// One `host:port` of the configuration.
+struct Name {
+    address: String,
+    /// For the certificate.
+    host: String,
 }
 
-/// One of them.
+#[derive(Default)]
+struct State {
+    resolved: Option<(Instant, Vec<Place>)>,
+    replicas: HashMap<SocketAddr, Member>,
+    traffic: Traffic,
+    budget: Budget,
+    /// Requests under way, by digest: where, and how many callers wait for it.
+    shared: HashMap<[u8; 32], (SocketAddr, usize)>,
+}
+
+/// An address, and the name of the configuration that it stands behind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    address: SocketAddr,
+    name: usize,
+}
+
+/// One replica.
 #[derive(Clone)]
 pub struct Replica {
     /// Where it is.
     pub address: SocketAddr,
     /// The way to it.
     pub channel: Channel,
-    in_flight: Arc<AtomicUsize>,
+}
+
+/// What is known of a replica.
+struct Member {
+    channel: Channel,
+    /// Different requests under way: callers who wait for the same answer are one.
+    load: usize,
+    avoided_until: Option<Instant>,
 }
 
 /// One call under way to a replica.
-pub(crate) struct InFlight(Arc<AtomicUsize>);
-
-impl Replica {
-    pub(crate) fn enter(&self) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(self.in_flight.clone())
-    }
+pub(crate) struct Chosen<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) channel: Channel,
+    pool: &'a Pool,
+    digest: [u8; 32],
+    /// Whether it goes where others wait for the same answer, or somewhere of its own.
+    joined: bool,
 }
 
-impl Drop for InFlight {
+impl Drop for Chosen<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut state = self.pool.lock();
+        if self.joined {
+            match state.shared.get_mut(&self.digest) {
+                Some((_, callers)) if *callers > 1 => {
+                    *callers -= 1;
+                    return;
+                }
+                _ => drop(state.shared.remove(&self.digest)),
+            }
+        }
+        if let Some(replica) = state.replicas.get_mut(&self.address) {
+            replica.load = replica.load.saturating_sub(1);
+        }
     }
 }
 
@@ -68,109 +114,181 @@ impl Pool {
     /// # Errors
     /// [`Error::Config`] for an address without a host or port, or certificates that cannot be read.
     pub fn new(config: &Config) -> Result<Pool, Error> {
-        let address = config.address.trim_start_matches("dns:///").to_owned();
-        let host = address
-            .rsplit_once(':')
-            .map_or(address.as_str(), |(host, _)| host);
-        let host = host.trim_matches(['[', ']']).to_owned();
-        if host.is_empty() || !address.contains(':') {
-            return Err(Error::Config(format!(
-                "{:?} is not an address like argocd-repo-server:8081",
-                config.address
-            )));
-        }
+        let names = config.address.split(',').map(|text| {
+            let address = text.trim().trim_start_matches("dns:///");
+            let host = address.rsplit_once(':').map_or("", |(host, _)| host);
+            let host = host.trim_matches(['[', ']']);
+            if host.is_empty() {
+                return Err(Error::Config(format!(
+                    "{text:?} is not an address like argocd-repo-server:8081"
+                )));
+            }
+            Ok(Name {
+                address: address.to_owned(),
+                host: host.to_owned(),
+            })
+        });
         Ok(Pool {
-            address,
-            host,
+            names: names.collect::<Result<_, _>>()?,
             tls: config.tls.config()?,
             timeout: config.timeout,
             state: Mutex::default(),
         })
     }
 
-    /// The replicas for a key, best first.
-    ///
-    /// # Errors
-    /// [`Error::Connect`] if the name has no address and never had one.
-    pub async fn replicas(&self, key: &str) -> Result<Vec<Replica>, Error> {
-        let addresses = self.addresses().await?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.replicas.retain(|address, replica| {
-            addresses.contains(address) || replica.in_flight.load(Ordering::Relaxed) > 0
-        });
-        for address in &addresses {
-            if !state.replicas.contains_key(address) {
-                let replica = Replica {
-                    address: *address,
-                    channel: self.connect_lazy(*address)?,
-                    in_flight: Arc::default(),
-                };
-                state.replicas.insert(*address, replica);
-            }
-        }
-        let load = |address: &SocketAddr| {
-            state
-                .replicas
-                .get(address)
-                .map_or(0, |replica| replica.in_flight.load(Ordering::Relaxed))
-        };
-        let order = ring::balance(ring::rank(key, &addresses), load);
-        Ok(order
-            .iter()
-            .filter_map(|address| state.replicas.get(address).cloned())
-            .collect())
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the name again at the next call: a replica did not answer.
-    pub(crate) fn suspect(&self) {
-        if let Some((at, _)) = &mut self.state.lock().unwrap_or_else(PoisonError::into_inner).resolved
+    /// All replicas, for who chooses by himself.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if no name has an address and none ever had one.
+    pub async fn replicas(&self) -> Result<Vec<Replica>, Error> {
+        let places = self.places().await?;
+        let mut state = self.lock();
+        self.keep(&mut state.replicas, &places)?;
+        let found = places.iter().filter_map(|place| {
+            Some(Replica {
+                address: place.address,
+                channel: state.replicas.get(&place.address)?.channel.clone(),
+            })
+        });
+        Ok(found.collect())
+    }
+
+    /// Knows the replicas at these places, and those that still work.
+    fn keep(&self, replicas: &mut HashMap<SocketAddr, Member>, places: &[Place]) -> Result<(), Error> {
+        replicas.retain(|address, replica| {
+            replica.load > 0 || places.iter().any(|place| place.address == *address)
+        });
+        for place in places {
+            if let Entry::Vacant(entry) = replicas.entry(place.address) {
+                entry.insert(Member {
+                    channel: self.connect_lazy(*place)?,
+                    load: 0,
+                    avoided_until: None,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The best replica for a call that is not among those that were `tried` for it; nothing when all were, or when too many
+    /// calls had to be tried again lately.
+    pub(crate) async fn choose(
+        &self,
+        about: &About<'_>,
+        tried: &[SocketAddr],
+    ) -> Result<Option<Chosen<'_>>, Error> {
+        let places = self.places().await?;
+        let now = Instant::now();
+        let mut state = self.lock();
+        let State {
+            replicas,
+            traffic,
+            budget,
+            shared,
+            ..
+        } = &mut *state;
+        self.keep(replicas, &places)?;
+        let spread = if tried.is_empty() {
+            budget.earn();
+            traffic.count(about.repo, places.len(), now)
+        } else if budget.spend() {
+            places.len()
+        } else {
+            return Ok(None);
+        };
+        let addresses: Vec<SocketAddr> = places.iter().map(|place| place.address).collect();
+        let load = |address: &SocketAddr| replicas.get(address).map_or(0, |replica| replica.load);
+        let mut order = ring::order(about.repo, about.part, &addresses, spread, load);
+        order.retain(|address| !tried.contains(address));
+        order.sort_by_key(|address| {
+            let replica = replicas.get(address);
+            replica.is_some_and(|replica| replica.avoided_until.is_some_and(|until| until > now))
+        });
+        let joins = shared
+            .get(&about.digest)
+            .map(|(address, _)| *address)
+            .filter(|address| !tried.contains(address) && replicas.contains_key(address));
+        let Some(address) = joins.or_else(|| order.first().copied()) else {
+            return Ok(None);
+        };
+        let Some(replica) = replicas.get_mut(&address) else {
+            return Ok(None);
+        };
+        let joined = match shared.get_mut(&about.digest) {
+            Some((place, callers)) => {
+                let same = *place == address;
+                *callers += usize::from(same);
+                replica.load += usize::from(!same);
+                same
+            }
+            None => {
+                shared.insert(about.digest, (address, 1));
+                replica.load += 1;
+                true
+            }
+        };
+        Ok(Some(Chosen {
+            address,
+            channel: replica.channel.clone(),
+            pool: self,
+            digest: about.digest,
+            joined,
+        }))
+    }
+
+    /// A replica did not answer: others are asked first for a while, and the names are looked at again at the next call.
+    pub(crate) fn suspect(&self, address: SocketAddr) {
+        let mut state = self.lock();
+        if let Some(replica) = state.replicas.get_mut(&address) {
+            replica.avoided_until = Some(Instant::now() + AVOIDED);
+        }
+        if let Some((at, _)) = &mut state.resolved
             && let Some(earlier) = at.checked_sub(ADDRESSES_TTL)
         {
             *at = earlier;
         }
     }
 
-    async fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
-        let known = self
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .resolved
-            .clone();
-        if let Some((at, addresses)) = &known
+    async fn places(&self) -> Result<Vec<Place>, Error> {
+        let known = self.lock().resolved.clone();
+        if let Some((at, places)) = &known
             && at.elapsed() < ADDRESSES_TTL
         {
-            return Ok(addresses.clone());
+            return Ok(places.clone());
         }
-        let found = tokio::net::lookup_host(&self.address).await;
-        let mut addresses: Vec<SocketAddr> = match (found, known) {
-            (Ok(found), _) => found.collect(),
-            // Better the old addresses than none.
-            (Err(error), Some((_, old))) => {
-                tracing::debug!(address = self.address, %error, "resolving the repo-server failed");
-                old
+        let mut places = Vec::new();
+        let mut problem = None;
+        for (nth, name) in self.names.iter().enumerate() {
+            match tokio::net::lookup_host(&name.address).await {
+                Ok(found) => places.extend(found.map(|address| Place { address, name: nth })),
+                Err(error) => {
+                    tracing::debug!(address = name.address, %error, "resolving the repo-server failed");
+                    problem = Some((name.address.clone(), error.to_string()));
+                    // Better the old addresses than none.
+                    let old = known.iter().flat_map(|(_, places)| places);
+                    places.extend(old.filter(|place| place.name == nth));
+                }
             }
-            (Err(error), None) => {
-                return Err(Error::Connect {
-                    address: self.address.clone(),
-                    message: error.to_string(),
-                });
-            }
-        };
-        addresses.sort();
-        addresses.dedup();
-        if addresses.is_empty() {
-            return Err(Error::Connect {
-                address: self.address.clone(),
-                message: "the name has no address".into(),
+        }
+        places.sort();
+        places.dedup_by_key(|place| place.address);
+        if places.is_empty() {
+            let (address, message) = problem.unwrap_or_else(|| {
+                let names: Vec<&str> = self.names.iter().map(|name| name.address.as_str()).collect();
+                (names.join(","), "the name has no address".into())
             });
+            return Err(Error::Connect { address, message });
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.resolved = Some((Instant::now(), addresses.clone()));
-        Ok(addresses)
+        self.lock().resolved = Some((Instant::now(), places.clone()));
+        Ok(places)
     }
 
-    fn connect_lazy(&self, address: SocketAddr) -> Result<Channel, Error> {
+    fn connect_lazy(&self, place: Place) -> Result<Channel, Error> {
+        let address = place.address;
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
             .map_err(|e| Error::Config(e.to_string()))?
             .timeout(self.timeout)
@@ -180,80 +298,13 @@ impl Pool {
             .initial_stream_window_size(4 << 20)
             .initial_connection_window_size(16 << 20);
         let tls = self.tls.clone();
-        let name = ServerName::try_from(self.host.clone()).map_err(|e| Error::Config(e.to_string()))?;
+        let host = self.names[place.name].host.clone();
+        let name = ServerName::try_from(host).map_err(|e| Error::Config(e.to_string()))?;
         // We encrypt ourselves: the certificate is for the name, the connection to one address behind it.
         Ok(
             endpoint.connect_with_connector_lazy(tower::service_fn(move |_: http::Uri| {
-                let (tls, name) = (tls.clone(), name.clone());
-                async move {
-                    let connect = async {
-                        let stream = TcpStream::connect(address).await?;
-                        stream.set_nodelay(true)?;
-                        Ok::<_, std::io::Error>(match tls {
-                            None => TokioIo::new(Stream::Plain(stream)),
-                            Some(tls) => {
-                                let stream = TlsConnector::from(tls).connect(name, stream).await?;
-                                TokioIo::new(Stream::Encrypted(Box::new(stream)))
-                            }
-                        })
-                    };
-                    tokio::time::timeout(CONNECT_TIMEOUT, connect)
-                        .await
-                        .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-                }
+                dial(address.to_string(), tls.clone(), name.clone())
             })),
         )
-    }
-}
-
-/// A connection with or without encryption.
-enum Stream {
-    Plain(TcpStream),
-    Encrypted(Box<tokio_rustls::client::TlsStream<TcpStream>>),
-}
-
-mod io {
-    use std::io;
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
-
-    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-    use super::Stream;
-
-    impl AsyncRead for Stream {
-        fn poll_read(
-            self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            match self.get_mut() {
-                Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-                Stream::Encrypted(stream) => Pin::new(stream).poll_read(cx, buf),
-            }
-        }
-    }
-
-    impl AsyncWrite for Stream {
-        fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-            match self.get_mut() {
-                Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-                Stream::Encrypted(stream) => Pin::new(stream).poll_write(cx, buf),
-            }
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            match self.get_mut() {
-                Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-                Stream::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
-            }
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            match self.get_mut() {
-                Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-                Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
-            }
-        }
     }
 }

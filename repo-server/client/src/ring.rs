@@ -1,13 +1,34 @@
-//! Which replica answers for a repository: the same one while it can, so that its caches are warm; the next one when
-//! it is busy or gone. Rendezvous hashing: a replica that leaves moves only its own repositories.
+//! Which replica answers a call: for a repository the same one while it can, so that its caches are warm; for a repository
+//! that takes more than its share of the calls several, each for the same Applications every time; the next one when one
+//! is busy or gone. Rendezvous hashing: a replica that leaves moves only what was its own.
 
 use std::net::SocketAddr;
 
-/// A replica takes at most this many times the average number of calls before the next one is asked.
+/// A replica takes at most this many times the average before the next one is asked.
 const BOUND: f64 = 1.25;
+/// Renders that any replica may be asked for at once, however few the others have.
+const FREE: usize = 8;
 
-/// Orders replicas for a key, best first.
-pub(crate) fn rank(key: &str, replicas: &[SocketAddr]) -> Vec<SocketAddr> {
+/// Orders the replicas for a call, best first. `spread` replicas share the repository; `load` is what a replica is busy with.
+pub(crate) fn order(
+    repo: &str,
+    part: &str,
+    replicas: &[SocketAddr],
+    spread: usize,
+    load: impl Fn(&SocketAddr) -> usize,
+) -> Vec<SocketAddr> {
+    let ranked = rank(repo, replicas);
+    let (own, others) = ranked.split_at(spread.clamp(1, ranked.len().max(1)).min(ranked.len()));
+    let mut order = if own.len() > 1 {
+        rank(part, own)
+    } else {
+        own.to_vec()
+    };
+    order.extend(others);
+    balance(order, load)
+}
+
+fn rank(key: &str, replicas: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut scored: Vec<(u64, SocketAddr)> = replicas
         .iter()
         .map(|replica| {
@@ -25,10 +46,11 @@ pub(crate) fn rank(key: &str, replicas: &[SocketAddr]) -> Vec<SocketAddr> {
 }
 
 /// Moves replicas that carry more than their share behind those that do not, each group in its order.
-pub(crate) fn balance(ranked: Vec<SocketAddr>, in_flight: impl Fn(&SocketAddr) -> usize) -> Vec<SocketAddr> {
-    let total: usize = ranked.iter().map(&in_flight).sum();
+fn balance(ranked: Vec<SocketAddr>, load: impl Fn(&SocketAddr) -> usize) -> Vec<SocketAddr> {
+    let total: usize = ranked.iter().map(&load).sum();
     let share = ((total + 1) as f64 / ranked.len().max(1) as f64 * BOUND).ceil() as usize;
-    let (free, busy): (Vec<_>, Vec<_>) = ranked.into_iter().partition(|replica| in_flight(replica) < share);
+    let share = share.max(FREE);
+    let (free, busy): (Vec<_>, Vec<_>) = ranked.into_iter().partition(|replica| load(replica) < share);
     free.into_iter().chain(busy).collect()
 }
 
@@ -70,14 +92,33 @@ mod tests {
     }
 
     #[test]
-    fn a_hot_repository_spills_to_its_next_replica() {
-        let ranked = rank("https://example.com/monorepo", &replicas(3));
-        let idle = balance(ranked.clone(), |_| 0);
-        assert_eq!(idle, ranked);
-        let busy = balance(
-            ranked.clone(),
-            |replica| if *replica == ranked[0] { 10 } else { 0 },
+    fn a_busy_replica_is_passed_over() {
+        let repo = "https://example.com/monorepo";
+        let idle = order(repo, "web", &replicas(3), 1, |_| 0);
+        assert_eq!(order(repo, "web", &replicas(3), 1, |_| FREE - 1), idle);
+        let busy = order(repo, "web", &replicas(3), 1, |replica| {
+            if *replica == idle[0] { 40 } else { 0 }
+        });
+        assert_eq!(busy, [idle[1], idle[2], idle[0]]);
+    }
+
+    #[test]
+    fn the_applications_of_a_shared_repository_stay_where_they_are() {
+        let (repo, all) = ("https://example.com/monorepo", replicas(4));
+        let first = |app: &str, spread| order(repo, app, &all, spread, |_| 0)[0];
+        let apps: Vec<String> = (0..300).map(|n| format!("app-{n}")).collect();
+        let mut counts = std::collections::BTreeMap::new();
+        for app in &apps {
+            *counts.entry(first(app, 3)).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 3);
+        assert!(
+            counts.values().all(|count| (70..130).contains(count)),
+            "{counts:?}"
         );
-        assert_eq!(busy, [ranked[1], ranked[2], ranked[0]]);
+        // One replica more takes its share from the others and moves nothing between them.
+        let moved = apps.iter().filter(|app| first(app, 4) != first(app, 3));
+        let to: std::collections::BTreeSet<SocketAddr> = moved.map(|app| first(app, 4)).collect();
+        assert_eq!(to.len(), 1);
     }
 }
