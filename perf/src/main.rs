@@ -5,9 +5,12 @@
 
 mod chance;
 mod fleet;
+mod made;
 mod population;
+mod repo_server;
 mod report;
 mod rows;
+mod sources;
 mod usage;
 mod workload;
 
@@ -33,6 +36,9 @@ struct Args {
     /// The `argosy` program to measure: a release build.
     #[arg(long, global = true, default_value = "target/release/argosy")]
     program: PathBuf,
+    /// What to measure beside it; each row that takes a peer says what the command has to do.
+    #[arg(long, global = true, value_name = "COMMAND")]
+    peer: Option<String>,
 }
 
 #[tokio::main]
@@ -40,6 +46,7 @@ async fn main() -> Result<()> {
     let args = Args::parse();
     let context = Context {
         program: args.program,
+        peer: args.peer,
         report: report::Report::new(args.json),
     };
     args.row.run(&context).await

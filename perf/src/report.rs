@@ -2,6 +2,14 @@
 
 use serde_json::json;
 
+/// Whose figure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Argosy,
+    /// What `--peer` names.
+    Peer,
+}
+
 /// Where figures go.
 pub(crate) struct Report {
     json: bool,
@@ -14,14 +22,25 @@ impl Report {
 
     /// Prints one figure of Argosy.
     pub(crate) fn figure(&self, row: &str, metric: &str, value: f64, unit: &str) {
+        self.of(Who::Argosy, row, metric, value, unit);
+    }
+
+    /// Prints one figure.
+    pub(crate) fn of(&self, who: Who, row: &str, metric: &str, value: f64, unit: &str) {
         let rounded = (value * 100.0).round() / 100.0;
+        let who = match who {
+            Who::Argosy => "argosy",
+            Who::Peer => "peer",
+        };
         if self.json {
             println!(
                 "{}",
-                json!({"row": row, "who": "argosy", "metric": metric, "value": rounded, "unit": unit})
+                json!({"row": row, "who": who, "metric": metric, "value": rounded, "unit": unit})
             );
-        } else {
+        } else if who == "argosy" {
             println!("{row:<12} {metric:<28} {rounded:>10} {unit}");
+        } else {
+            println!("{row:<12} {metric:<28} {rounded:>10} {unit} ({who})");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a process has used so far, from /proc.
 
+use std::collections::HashSet;
 use std::fs;
 
 use anyhow::{Context, Result};
@@ -39,6 +40,71 @@ pub(crate) fn read(pid: u32) -> Result<Usage> {
         rss_mb: kilobytes(&status, "VmRSS:") * 1024.0 / 1e6,
         peak_rss_mb: kilobytes(&status, "VmHWM:") * 1024.0 / 1e6,
     })
+}
+
+/// CPU seconds of the children of a process that have ended and were waited for.
+///
+/// # Errors
+/// When the process is gone.
+pub(crate) fn children_cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
+        .with_context(|| format!("read the use of process {pid}"))?;
+    let (_, fields) = stat.rsplit_once(") ").context("read /proc/…/stat")?;
+    let ticks = fields
+        .split(' ')
+        .skip(13)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok());
+    Ok(ticks.sum::<f64>() / TICKS_PER_SECOND)
+}
+
+/// CPU seconds of a process, of its descendants that run, and of those that have ended and were waited for.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub(crate) fn tree_cpu_seconds(root: u32) -> Result<f64> {
+    let mut processes = Vec::new();
+    for entry in fs::read_dir("/proc").context("read /proc")?.flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+            continue;
+        };
+        let Some((_, fields)) = stat.rsplit_once(") ") else {
+            continue;
+        };
+        let fields: Vec<&str> = fields.split(' ').collect();
+        let number = |at: usize| {
+            fields
+                .get(at)
+                .and_then(|field| field.parse::<f64>().ok())
+                .unwrap_or(0.0)
+        };
+        let parent = fields
+            .get(1)
+            .and_then(|field| field.parse::<u32>().ok())
+            .unwrap_or(0);
+        // utime, stime, and the same of children that were waited for.
+        processes.push((pid, parent, (11..15).map(number).sum::<f64>()));
+    }
+    let mut members = HashSet::from([root]);
+    while let Some((pid, ..)) = processes
+        .iter()
+        .find(|(pid, parent, _)| members.contains(parent) && !members.contains(pid))
+    {
+        members.insert(*pid);
+    }
+    let ticks: f64 = processes
+        .iter()
+        .filter(|(pid, ..)| members.contains(pid))
+        .map(|(.., ticks)| ticks)
+        .sum();
+    Ok(ticks / TICKS_PER_SECOND)
 }
 
 fn kilobytes(status: &str, field: &str) -> f64 {

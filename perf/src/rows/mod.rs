@@ -12,6 +12,8 @@ use crate::report::Report;
 pub(crate) struct Context {
     /// The `argosy` program to measure.
     pub(crate) program: PathBuf,
+    /// A command to be measured beside it.
+    pub(crate) peer: Option<String>,
     /// Where figures go.
     pub(crate) report: Report,
 }
@@ -42,6 +44,14 @@ rows! {
     Diff = diff;
     /// The commits of a repository, one after another, with an Application for each leaf: renders against the exact closure.
     Monorepo = monorepo;
+    /// Manifests that are rendered already, from two repo-servers: whole answers, and answers that the caller still has.
+    CacheHit = cache_hit;
+    /// Sources that nobody has rendered yet, by class: requests a CPU second of the repo-server and its workers.
+    Render = render;
+    /// One commit after another of a large repository: what it touches, and the files of one Application.
+    GitStep = git_step;
+    /// Many callers at once for the same and for nearly the same, and a repository that takes half of all calls.
+    Herd = herd;
     /// Bytes an object of live state at rest, over the population M1, in this process.
     Memory = memory;
     /// One cluster from nothing to known, from the bytes of its lists, in this process.

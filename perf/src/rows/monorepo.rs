@@ -2,10 +2,9 @@
 //!
 //! Held against: the *exact closure*, computed here from the files alone (which files does a leaf name, which files did the
 //! commit touch), and clean renders of sampled commits. An Application whose closure a commit touches must be rendered,
-//! and no other should be. Without `--repo` a repository is made: overlays over shared bases, charts, and commits most of
-//! which touch one place.
+//! and no other should be. Without `--repo` a repository is made ([`crate::made`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,17 +17,20 @@ use argosy_repo_server::render::{Renderer, Request};
 use serde_json::{Value, json};
 
 use super::Context;
-use crate::usage;
+use crate::{made, usage};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A repository, bare or not; without one, one is made.
     #[arg(long)]
     repo: Option<PathBuf>,
+    /// Leaves of the repository that is made.
+    #[arg(long, default_value_t = 641)]
+    leaves: usize,
     /// How many of its last commits (of the first parents) are replayed.
     #[arg(long, default_value_t = 200)]
     commits: usize,
-    /// One JSON line a commit and path goes here: `{"commit","path","rendered"}`.
+    /// One JSON line a commit and path goes here: `{"commit","path","rendered","closure"}`.
     #[arg(long)]
     log: Option<PathBuf>,
     /// Every so many commits, all leaves are rendered afresh and compared.
@@ -42,14 +44,11 @@ pub(crate) struct Args {
     render_child: Option<PathBuf>,
 }
 
-/// Leaves of a repository that is made.
-const MADE_LEAVES: usize = 60;
-
 pub(crate) async fn run(args: &Args, context: &Context) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let repo = match &args.repo {
         Some(repo) => repo.canonicalize()?,
-        None => make(&dir.path().join("made"), args.commits)?,
+        None => made::repository(&dir.path().join("made"), args.leaves, args.commits)?,
     };
     let mut settings = local::defaults();
     settings.render_worker.clone_from(&args.render_worker);
@@ -65,8 +64,9 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Result<()> {
 
     let (mut count, started) = (Count::default(), usage::read(std::process::id())?);
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut texts = Texts::new();
     for (nth, commit) in commits.iter().enumerate() {
-        let files = Files::read(&repo, commit)?;
+        let files = Files::read(&repo, commit, &mut texts)?;
         let touched: BTreeSet<String> = match nth.checked_sub(1) {
             Some(before) => git(&repo, &["diff-tree", "-r", "--name-only", "--no-renames", commits[before], commit])?
                 .lines()
@@ -90,7 +90,7 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Result<()> {
                 }
             };
             if let Some(log) = &mut log {
-                writeln!(log, "{}", json!({"commit": commit, "path": leaf, "rendered": ran}))?;
+                writeln!(log, "{}", json!({"commit": commit, "path": leaf, "rendered": ran, "closure": must}))?;
             }
             // The first commit fills the cache.
             if nth > 0 {
@@ -192,9 +192,13 @@ struct Files {
 }
 
 impl Files {
-    fn read(repo: &Path, commit: &str) -> Result<Files> {
-        let text = git(repo, &["-c", "core.quotePath=false", "ls-tree", "-r", "--name-only", commit])?;
-        let paths: BTreeSet<String> = text.lines().map(str::to_owned).collect();
+    fn read(repo: &Path, commit: &str, texts: &mut Texts) -> Result<Files> {
+        let text = git(repo, &["-c", "core.quotePath=false", "ls-tree", "-r", commit])?;
+        // MODE TYPE ID<tab>PATH
+        let lines = text.lines().filter_map(|line| line.split_once('\t'));
+        let ids: BTreeMap<&str, &str> =
+            lines.filter_map(|(entry, path)| Some((path, entry.rsplit(' ').next()?))).collect();
+        let paths: BTreeSet<String> = ids.keys().map(|path| (*path).to_owned()).collect();
         let mut directories = BTreeSet::from([String::new()]);
         for path in &paths {
             let mut dir = parent(path);
@@ -214,22 +218,19 @@ impl Files {
             if name == "Chart.yaml" {
                 files.charts.insert(dir);
             } else if ["kustomization.yaml", "kustomization.yml", "Kustomization"].contains(&name) {
-                let text = git(repo, &["show", &format!("{commit}:{path}")])?;
-                let named = files.named(&dir, &text);
+                let id = ids.get(path.as_str()).copied().unwrap_or_default();
+                if !texts.contains_key(id) {
+                    texts.insert(id.to_owned(), texts_of(&git(repo, &["cat-file", "blob", id])?));
+                }
+                let named = files.named(&dir, &texts[id]);
                 files.kustomizations.insert(dir, named);
             }
         }
         Ok(files)
     }
 
-    /// The files and directories that a kustomization names.
-    fn named(&self, dir: &str, text: &str) -> Vec<String> {
-        let limits = argosy_object::yaml::Limits::default();
-        let Ok(document) = argosy_object::yaml::parse(text, &limits) else {
-            return Vec::new();
-        };
-        let mut texts = Vec::new();
-        strings(&document, &mut texts);
+    /// The files and directories that a kustomization names with its texts.
+    fn named(&self, dir: &str, texts: &[String]) -> Vec<String> {
         let candidates = texts
             .iter()
             .flat_map(|text| [text.as_str(), text.split_once('=').map_or(text.as_str(), |(_, file)| file)]);
@@ -242,20 +243,17 @@ impl Files {
     /// Charts that are no part of another one, and kustomizations that no other one refers to.
     fn leaves(&self) -> Vec<String> {
         let referred: BTreeSet<&String> = self.kustomizations.values().flatten().collect();
-        let kustomizations = self.kustomizations.keys().filter(|dir| !referred.contains(dir));
-        let charts = self.charts.iter().filter(|dir| {
-            let inside = self
-                .charts
-                .iter()
-                .any(|other| other != *dir && dir.starts_with(&format!("{other}/")));
-            !inside && !self.kustomizations.contains_key(*dir)
-        });
+        let kustomizations =
+            self.kustomizations.keys().filter(|dir| !referred.contains(dir) && !self.charts.contains(*dir));
+        let holds = |other: &String, dir: &String| other != dir && dir.starts_with(&format!("{other}/"));
+        let charts = self.charts.iter().filter(|dir| !self.charts.iter().any(|other| holds(other, dir)));
         kustomizations.chain(charts).cloned().collect()
     }
 
     /// Files, and directories with a slash at the end, that a leaf is made from.
     fn closure(&self, leaf: &str) -> BTreeSet<String> {
-        if self.charts.contains(leaf) && !self.kustomizations.contains_key(leaf) {
+        // A chart beside a kustomization: Argo CD takes the folder for a chart.
+        if self.charts.contains(leaf) {
             return BTreeSet::from([format!("{leaf}/")]);
         }
         let mut found = BTreeSet::new();
@@ -281,6 +279,17 @@ impl Files {
         }
         found
     }
+}
+
+/// The texts of kustomizations, by the ids of their files: few change from commit to commit.
+type Texts = HashMap<String, Vec<String>>;
+
+fn texts_of(kustomization: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    if let Ok(document) = argosy_object::yaml::parse(kustomization, &argosy_object::yaml::Limits::default()) {
+        strings(&document, &mut texts);
+    }
+    texts
 }
 
 fn covers(closure: &BTreeSet<String>, path: &str) -> bool {
@@ -319,7 +328,7 @@ fn join(dir: &str, text: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-fn git(repo: &Path, arguments: &[&str]) -> Result<String> {
+pub(super) fn git(repo: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new("git")
         .arg("-C")
         .arg(repo)
@@ -329,56 +338,4 @@ fn git(repo: &Path, arguments: &[&str]) -> Result<String> {
         .context("run git")?;
     ensure!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Makes a monorepo: a third each of overlays over five shared bases, overlays with a base of their own, and charts. Of ten
-/// commits seven touch one leaf, one touches nothing that is rendered, one a shared base and one several leaves.
-fn make(dir: &Path, commits: usize) -> Result<PathBuf> {
-    let write = |path: String, text: String| -> Result<()> {
-        let path = dir.join(path);
-        std::fs::create_dir_all(path.parent().context("a file has a directory")?)?;
-        Ok(std::fs::write(path, text)?)
-    };
-    let map = |name: &str, value: usize| {
-        format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  value: \"{value}\"\n")
-    };
-    std::fs::create_dir_all(dir)?;
-    git(dir, &["init", "--quiet", "--initial-branch=main"])?;
-    let touch = |leaf: usize, value: usize| match leaf % 3 {
-        0 => write(format!("apps/{leaf}/patch.yaml"), map("shared", value)),
-        1 => write(format!("apps/{leaf}/base/a.yaml"), map("own", value)),
-        _ => write(format!("apps/{leaf}/values.yaml"), format!("value: {value}\n")),
-    };
-    for base in 0..5 {
-        write(format!("shared/{base}/kustomization.yaml"), "resources: [a.yaml]\n".into())?;
-        write(format!("shared/{base}/a.yaml"), map("shared", 0))?;
-    }
-    for leaf in 0..MADE_LEAVES {
-        match leaf % 3 {
-            0 => write(
-                format!("apps/{leaf}/kustomization.yaml"),
-                format!("resources: [../../shared/{}]\npatches: [{{path: patch.yaml}}]\n", leaf % 5),
-            )?,
-            1 => {
-                write(format!("apps/{leaf}/overlay/kustomization.yaml"), "resources: [../base]\nnamePrefix: p-\n".into())?;
-                write(format!("apps/{leaf}/base/kustomization.yaml"), "resources: [a.yaml]\n".into())?;
-            }
-            _ => {
-                write(format!("apps/{leaf}/Chart.yaml"), format!("apiVersion: v2\nname: c{leaf}\nversion: 1.0.0\n"))?;
-                write(format!("apps/{leaf}/templates/a.yaml"), map("chart", 0).replace("\"0\"", "\"{{ .Values.value }}\""))?;
-            }
-        }
-        touch(leaf, 0)?;
-    }
-    for nth in 0..=commits {
-        match nth % 10 {
-            7 => write("docs/README.md".into(), format!("{nth}\n"))?,
-            8 => write(format!("shared/{}/a.yaml", nth / 10 % 5), map("shared", nth))?,
-            9 => (0..6).try_for_each(|step| touch((nth + 7 * step) % MADE_LEAVES, nth))?,
-            _ => touch(nth * 7 % MADE_LEAVES, nth)?,
-        }
-        git(dir, &["add", "--all"])?;
-        git(dir, &["commit", "--quiet", "--allow-empty", "--message", "change"])?;
-    }
-    Ok(dir.to_owned())
 }

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     idle_seconds: u64,
 }
 
-pub(crate) async fn run(args: &Args, Context { program, report }: &Context) -> Result<()> {
+pub(crate) async fn run(args: &Args, Context { program, report, .. }: &Context) -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("argosy-perf-").tempdir()?;
     let repository = Repository::init(scratch.path().join("repository"))?;
     workload::fill(&repository, args.applications)?;
