@@ -15,22 +15,27 @@ mod traffic;
 use std::sync::Arc;
 use std::time::Duration;
 
+use argosy_api::repository::manifest_request_with_files::Part;
 use argosy_api::repository::repo_server_service_client::RepoServerServiceClient;
 use argosy_api::repository::{
     AppList, GitDirectoriesRequest, GitDirectoriesResponse, GitFilesRequest, GitFilesResponse,
-    HelmChartsRequest, HelmChartsResponse, ListAppsRequest, ListRefsRequest, ManifestRequest,
-    ManifestResponse, Refs, RepoAppDetailsResponse, RepoServerAppDetailsQuery,
-    RepoServerRevisionChartDetailsRequest, RepoServerRevisionMetadataRequest, ResolveRevisionRequest,
-    ResolveRevisionResponse, TestRepositoryRequest, TestRepositoryResponse, UpdateRevisionForPathsRequest,
+    HelmChartsRequest, HelmChartsResponse, ListAppsRequest, ListRefsRequest, ManifestFileChunk,
+    ManifestFileMetadata, ManifestRequest, ManifestRequestWithFiles, ManifestResponse, Refs,
+    RepoAppDetailsResponse, RepoServerAppDetailsQuery, RepoServerRevisionChartDetailsRequest,
+    RepoServerRevisionMetadataRequest, ResolveRevisionRequest, ResolveRevisionResponse,
+    TestRepositoryRequest, TestRepositoryResponse, UpdateRevisionForPathsRequest,
     UpdateRevisionForPathsResponse,
 };
-use argosy_api::v1alpha1::{ApplicationSource, ChartDetails, Repository, RevisionMetadata};
+use argosy_api::v1alpha1::{ApplicationSource, ChartDetails, OciMetadata, Repository, RevisionMetadata};
 use pool::About;
 use tonic::{Code, Response, Status};
 
 pub use channel::connect;
 pub use pool::{Pool, Replica};
 pub use tls::Tls;
+
+/// Bytes of one chunk of files that are sent along.
+const CHUNK: usize = 64 << 10;
 
 /// How to reach the repo-server.
 #[derive(Clone, Debug)]
@@ -151,6 +156,52 @@ impl RepoClient {
         let key = Key::of(request.repo.as_ref()).part(&request.app_name, request.application_source.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.generate_manifest(request).await
+        })
+        .await
+    }
+
+    /// Manifests of files that are sent along: a `.tgz`, whose folder `path` of the source is rendered.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn generate_manifest_with_files(
+        &self,
+        request: ManifestRequest,
+        archive: Vec<u8>,
+        checksum: String,
+    ) -> Result<ManifestResponse, Error> {
+        let key = Key::of(request.repo.as_ref()).part(&request.app_name, request.application_source.as_ref());
+        let metadata = ManifestFileMetadata {
+            size: i64::try_from(archive.len()).unwrap_or(i64::MAX),
+            checksum,
+        };
+        let parts: Vec<ManifestRequestWithFiles> = [Part::Request(request.clone()), Part::Metadata(metadata)]
+            .into_iter()
+            .chain(archive.chunks(CHUNK).map(|chunk| {
+                Part::Chunk(ManifestFileChunk {
+                    chunk: chunk.to_vec(),
+                })
+            }))
+            .map(|part| ManifestRequestWithFiles { part: Some(part) })
+            .collect();
+        self.call(&key, request, async |mut client, _| {
+            let parts = tokio_stream::iter(parts.clone());
+            client.generate_manifest_with_files(parts).await
+        })
+        .await
+    }
+
+    /// What the manifest of an OCI artifact says about it.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get_oci_metadata(
+        &self,
+        request: RepoServerRevisionChartDetailsRequest,
+    ) -> Result<OciMetadata, Error> {
+        let key = Key::of(request.repo.as_ref());
+        self.call(&key, request, async |mut client, request| {
+            client.get_oci_metadata(request).await
         })
         .await
     }
