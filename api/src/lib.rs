@@ -8,7 +8,7 @@
 //!   borrow from Kubernetes, [`crd`] their definitions.
 //! - Keys on objects: [`annotation`], [`finalizer`], [`condition`], and [`tracking`], which says whose a resource is.
 //! - What operators configure: [`settings`] (`argocd-cm`), [`cluster_secret`], [`repository_secret`].
-//! - What a project permits: [`project`].
+//! - What a project permits: [`project`]; what it demands of sources: [`integrity`].
 //! - Wire: [`repository`] is the gRPC of the repository server, [`services`] that of the API server.
 //! - Small languages that all of these use: [`duration`], [`glob`], [`git_url`].
 
@@ -20,6 +20,7 @@ pub mod duration;
 pub mod finalizer;
 pub mod git_url;
 pub mod glob;
+pub mod integrity;
 pub mod meta;
 pub mod project;
 pub mod repository;

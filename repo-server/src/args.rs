@@ -61,6 +61,9 @@ pub struct Args {
     /// Size of the unpacked charts and trees that are kept for reuse.
     #[arg(long, env = "ARGOSY_REPO_SERVER_TREE_CACHE_SIZE", value_parser = bytes, default_value = "8Gi")]
     pub tree_cache_size: u64,
+    /// Size of the fetched repositories that are kept; those that nobody reads and that were unused for longest go first.
+    #[arg(long, env = "ARGOSY_REPO_SERVER_GIT_STORE_SIZE", value_parser = bytes, default_value = "16Gi")]
+    pub git_store_size: u64,
     /// Combined size of the files of one directory source.
     #[arg(
         long,
@@ -92,6 +95,18 @@ pub struct Args {
         action = clap::ArgAction::Set
     )]
     pub git_modules_enabled: bool,
+    /// Directory of the keys that commits may be signed with, in files named by the keys' long ids.
+    #[arg(long, env = "ARGOCD_GPG_DATA_PATH", default_value = "/app/config/gpg/source")]
+    pub gpg_data_path: PathBuf,
+    /// Whether signatures are verified where a project demands it; if not, what it demands is not looked at.
+    #[arg(
+        long,
+        env = "ARGOCD_GPG_ENABLED",
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    pub gpg_enabled: bool,
     /// Whether directories that begin with a dot are listed.
     #[arg(long, env = "ARGOCD_REPO_SERVER_INCLUDE_HIDDEN_DIRECTORIES")]
     pub include_hidden_directories: bool,

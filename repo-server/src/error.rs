@@ -125,6 +125,14 @@ pub enum Error {
         /// The operating system's words.
         message: String,
     },
+    /// The store of a repository is damaged; it is made anew.
+    #[error("the stored objects of {url} are damaged: {message}")]
+    Store {
+        /// The repository, without user information.
+        url: String,
+        /// What could not be read, and why.
+        message: String,
+    },
     /// Too many requests wait already.
     #[error("the repo-server is overloaded; try again in {} s", .retry_after.as_secs())]
     Overloaded {
@@ -140,7 +148,7 @@ impl Error {
             Error::Fetch { .. } => Class::Retry {
                 after: Duration::from_secs(10),
             },
-            Error::Worker { .. } | Error::Io { .. } => Class::Retry {
+            Error::Worker { .. } | Error::Io { .. } | Error::Store { .. } => Class::Retry {
                 after: Duration::from_secs(5),
             },
             Error::Deadline { .. } => Class::Retry {

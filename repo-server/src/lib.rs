@@ -27,6 +27,8 @@ mod service;
 mod setup;
 pub mod source;
 pub mod tree;
+mod upload;
+mod verify;
 pub mod version;
 pub mod worker;
 

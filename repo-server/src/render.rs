@@ -174,6 +174,13 @@ impl Renderer {
     /// # Errors
     /// See [`Error`].
     pub async fn manifests(&self, request: &Request) -> Result<Manifests> {
+        match self.manifests_once(request).await {
+            Err(error) if self.git.mended(&error) => self.manifests_once(request).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn manifests_once(&self, request: &Request) -> Result<Manifests> {
         let _pending = self
             .metrics
             .pending(&crate::git::url::display(&request.repo.repo));

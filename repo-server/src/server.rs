@@ -60,11 +60,17 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         .await
         .context("listen for gRPC")?;
     let address = listener.local_addr()?;
+    let polled = renderer.clone();
+    tasks.spawn_restarting("poll", move || {
+        let polled = polled.clone();
+        async move { polled.git.poll().await }
+    });
     let max_message = args.grpc_max_size << 20;
     let service = RepoServerServiceServer::new(Service::new(
         renderer,
         args.parallelism_limit,
         args.include_hidden_directories,
+        args.gpg_enabled,
     )?)
     .max_decoding_message_size(max_message)
     .max_encoding_message_size(max_message);

@@ -8,6 +8,8 @@ use crate::render::{Located, Manifests, Renderer, Request, Tracking, chart_repo,
 use crate::source::detect::{self, SourceType};
 use crate::source::{helm, kustomize, overrides};
 use crate::tree::{Node, RawKind, Tree};
+use crate::upload::Upload;
+use argosy_api::integrity::{self, Signature, Verdict};
 use argosy_api::repository as wire;
 use argosy_api::repository::repo_server_service_server::RepoServerService;
 use argosy_api::v1alpha1::{self, ChartDetails, OciMetadata, Repository, RevisionMetadata};
@@ -29,6 +31,8 @@ pub(crate) struct Service {
     permits: Option<Arc<tokio::sync::Semaphore>>,
     waiting: AtomicUsize,
     include_hidden: bool,
+    /// Whether demands for signatures are looked at.
+    verifies: bool,
     pool: Pool,
 }
 
@@ -38,6 +42,7 @@ impl Service {
         renderer: Arc<Renderer>,
         parallelism: usize,
         include_hidden: bool,
+        verifies: bool,
     ) -> std::io::Result<Service> {
         let permits = (parallelism > 0).then(|| Arc::new(tokio::sync::Semaphore::new(parallelism)));
         Ok(Service {
@@ -45,6 +50,7 @@ impl Service {
             permits,
             waiting: AtomicUsize::new(0),
             include_hidden,
+            verifies,
             pool: Pool::new()?,
         })
     }
@@ -132,6 +138,26 @@ fn repo(repo: Option<Repository>) -> Result<Repository, Status> {
         .ok_or_else(|| Status::invalid_argument("the request names no repository"))
 }
 
+impl Service {
+    /// What a caller demands of signatures. One that speaks only the language of Argo CD before 3.5 is refused: it would take
+    /// an answer without a result for a good one.
+    fn demanded(
+        &self,
+        asked: bool,
+        integrity: Option<v1alpha1::SourceIntegrity>,
+    ) -> Result<Option<v1alpha1::SourceIntegrity>, Status> {
+        if !self.verifies {
+            return Ok(None);
+        }
+        if asked && integrity.is_none() {
+            return Err(Status::failed_precondition(
+                "signatures are verified for callers that send sourceIntegrity (Argo CD 3.5 and later)",
+            ));
+        }
+        Ok(integrity)
+    }
+}
+
 /// The answer to a request; one that the caller still has is told by its digest alone.
 fn answer(manifests: &Manifests, known: &str) -> wire::ManifestResponse {
     let rendered = &manifests.rendered;
@@ -152,17 +178,7 @@ fn answer(manifests: &Manifests, known: &str) -> wire::ManifestResponse {
     }
 }
 
-fn unverifiable(asked: bool) -> Result<(), Status> {
-    if asked {
-        return Err(Status::failed_precondition(
-            "verification of signatures is not supported yet",
-        ));
-    }
-    Ok(())
-}
-
 fn render_request(request: wire::ManifestRequest) -> Result<Request, Status> {
-    unverifiable(request.verify_signature || request.source_integrity.is_some())?;
     let source = request
         .application_source
         .ok_or_else(|| Status::invalid_argument("the request names no source"))?;
@@ -201,6 +217,7 @@ impl RepoServerService for Service {
     ) -> Result<Response<wire::ManifestResponse>, Status> {
         let mut message = call.into_inner();
         let known = std::mem::take(&mut message.known_digest);
+        let integrity = self.demanded(message.verify_signature, message.source_integrity.take())?;
         let request = render_request(message)?;
         let started = Instant::now();
         let _place = self.place().await.map_err(status)?;
@@ -211,7 +228,12 @@ impl RepoServerService for Service {
         let answer = self
             .run(async move |renderer| {
                 let manifests = renderer.manifests(&request).await?;
-                Ok(answer(&manifests, &known))
+                let mut answer = answer(&manifests, &known);
+                if let Some(integrity) = &integrity {
+                    answer.source_integrity_result =
+                        renderer.verify(&request, &manifests.revision, integrity).await?;
+                }
+                Ok(answer)
             })
             .await;
         let took = started.elapsed().as_millis() as u64;
@@ -234,11 +256,40 @@ impl RepoServerService for Service {
 
     async fn generate_manifest_with_files(
         &self,
-        _: Call<Streaming<wire::ManifestRequestWithFiles>>,
+        call: Call<Streaming<wire::ManifestRequestWithFiles>>,
     ) -> Result<Response<wire::ManifestResponse>, Status> {
-        Err(Status::unimplemented(
-            "rendering of files that the caller sends is not supported yet",
-        ))
+        use wire::manifest_request_with_files::Part;
+        let mut parts = call.into_inner();
+        let (mut message, mut checksum, mut upload) = (None, String::new(), Upload::default());
+        while let Some(part) = parts.message().await? {
+            match part.part {
+                Some(Part::Request(request)) => message = Some(request),
+                Some(Part::Metadata(metadata)) => checksum = metadata.checksum,
+                Some(Part::Chunk(chunk)) => upload.take(&chunk.chunk).map_err(status)?,
+                None => {}
+            }
+        }
+        let mut message =
+            message.ok_or_else(|| Status::invalid_argument("the files came without a request"))?;
+        let archive = upload.finish(&checksum).map_err(status)?;
+        let integrity = self.demanded(message.verify_signature, message.source_integrity.take())?;
+        let request = render_request(message)?;
+        if integrity::is_demanded(integrity.as_ref(), &request.source) {
+            return Err(Status::failed_precondition(
+                "Cannot use local manifests when source integrity is enforced",
+            ));
+        }
+        let _place = self.place().await.map_err(status)?;
+        self.run(async move |renderer| {
+            let rendered = Arc::new(renderer.uploaded(&request, archive).await?);
+            let manifests = Manifests {
+                rendered,
+                revision: request.revision.clone(),
+                ran: true,
+            };
+            Ok(answer(&manifests, ""))
+        })
+        .await
     }
 
     async fn test_repository(
@@ -391,12 +442,20 @@ impl RepoServerService for Service {
         call: Call<wire::RepoServerRevisionMetadataRequest>,
     ) -> Result<Response<RevisionMetadata>, Status> {
         let request = call.into_inner();
-        unverifiable(request.check_signature || request.source_integrity.is_some())?;
+        let integrity = self.demanded(request.check_signature, request.source_integrity)?;
         let repo = repo(request.repo)?;
         self.run(async move |renderer| {
             let access = access::git(&repo)?;
             let commit = renderer.commit(&access, &request.revision, false).await?;
             let info = commit.info()?;
+            let checked = match &integrity {
+                Some(integrity) => {
+                    let named = (request.revision.as_str(), "");
+                    renderer.check(&repo, &commit.sha(), named, integrity).await?
+                }
+                None => None,
+            };
+            let (result, signatures) = checked.unzip();
             let tags = renderer
                 .git
                 .refs(&access, false)
@@ -408,6 +467,10 @@ impl RepoServerService for Service {
                 date: Some(v1alpha1_time(info.seconds)),
                 tags,
                 message: info.message,
+                signature_info: signatures
+                    .and_then(|signatures| signatures.first().map(signature_info))
+                    .unwrap_or_default(),
+                source_integrity_result: result,
                 ..RevisionMetadata::default()
             })
         })
@@ -416,11 +479,32 @@ impl RepoServerService for Service {
 
     async fn get_oci_metadata(
         &self,
-        _: Call<wire::RepoServerRevisionChartDetailsRequest>,
+        call: Call<wire::RepoServerRevisionChartDetailsRequest>,
     ) -> Result<Response<OciMetadata>, Status> {
-        Err(Status::unimplemented(
-            "metadata of OCI artifacts is not supported yet",
-        ))
+        let request = call.into_inner();
+        let repo = repo(request.repo)?;
+        self.run(async move |renderer| {
+            let annotations = renderer
+                .charts
+                .annotations(&chart_repo(&repo)?, &request.revision)
+                .await?;
+            let of = |name: &str| {
+                annotations
+                    .get(&format!("org.opencontainers.image.{name}"))
+                    .cloned()
+                    .unwrap_or_default()
+            };
+            Ok(OciMetadata {
+                created_at: of("created"),
+                authors: of("authors"),
+                image_url: of("url"),
+                docs_url: of("documentation"),
+                source_url: of("source"),
+                version: of("version"),
+                description: of("description"),
+            })
+        })
+        .await
     }
 
     async fn get_revision_chart_details(
@@ -493,12 +577,17 @@ impl RepoServerService for Service {
         call: Call<wire::GitFilesRequest>,
     ) -> Result<Response<wire::GitFilesResponse>, Status> {
         let request = call.into_inner();
-        unverifiable(request.verify_commit || request.source_integrity.is_some())?;
+        let integrity = self.demanded(request.verify_commit, request.source_integrity)?;
         let repo = repo(request.repo)?;
         self.run(async move |renderer| {
             let commit = renderer
                 .commit(&access::git(&repo)?, &request.revision, request.no_revision_cache)
                 .await?;
+            if let Some(integrity) = &integrity {
+                renderer
+                    .require(&repo, &commit.sha(), &request.revision, integrity)
+                    .await?;
+            }
             let tree = Tree::Git(commit.tree());
             // The old way is git's, whose star crosses directories.
             let matcher = globset::GlobBuilder::new(request.path.trim_start_matches('/'))
@@ -535,13 +624,18 @@ impl RepoServerService for Service {
         call: Call<wire::GitDirectoriesRequest>,
     ) -> Result<Response<wire::GitDirectoriesResponse>, Status> {
         let request = call.into_inner();
-        unverifiable(request.verify_commit || request.source_integrity.is_some())?;
+        let integrity = self.demanded(request.verify_commit, request.source_integrity)?;
         let repo = repo(request.repo)?;
         let hidden = self.include_hidden;
         self.run(async move |renderer| {
             let commit = renderer
                 .commit(&access::git(&repo)?, &request.revision, request.no_revision_cache)
                 .await?;
+            if let Some(integrity) = &integrity {
+                renderer
+                    .require(&repo, &commit.sha(), &request.revision, integrity)
+                    .await?;
+            }
             let tree = Tree::Git(commit.tree());
             let all = directories(&tree, hidden)?;
             let paths = all
@@ -559,7 +653,6 @@ impl RepoServerService for Service {
         call: Call<wire::UpdateRevisionForPathsRequest>,
     ) -> Result<Response<wire::UpdateRevisionForPathsResponse>, Status> {
         let request = call.into_inner();
-        unverifiable(request.source_integrity.is_some())?;
         let repo = repo(request.repo.clone())?;
         self.run(async move |renderer| {
             let access = access::git(&repo)?;
@@ -757,6 +850,20 @@ async fn images(
     let location = held.location(&located.tree, &dir);
     let images = kustomize::images(&location, &request, &renderer.workers).await?;
     Ok(wire::KustomizeAppSpec { images })
+}
+
+/// A signature in the words that Argo CD's UI shows.
+fn signature_info(signature: &Signature) -> String {
+    let quality = match signature.verdict {
+        Verdict::Unsigned => return "Revision is not signed.".into(),
+        Verdict::Good => "Good",
+        Verdict::Bad => "Bad",
+        _ => "Invalid",
+    };
+    format!(
+        "{quality} signature from {} key {}",
+        signature.author, signature.key
+    )
 }
 
 fn v1alpha1_time(seconds: i64) -> argosy_api::meta::Time {

@@ -69,6 +69,8 @@ pub(crate) fn renderer_of(
             refs_ttl: args.revision_cache_expiration,
             attempts: args.git_attempts.max(1),
             submodules: args.git_modules_enabled,
+            store_bytes: args.git_store_size,
+            keys: args.gpg_data_path.clone(),
         },
         metrics.clone(),
     )?;

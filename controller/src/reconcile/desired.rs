@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use argosy_api::annotation;
+use argosy_api::integrity;
 use argosy_api::repository::{ManifestRequest, ManifestResponse};
 use argosy_api::v1alpha1::{AppProject, Application, ApplicationSource, RefTarget};
 use argosy_object::{ContentHash, GroupKind, Value};
@@ -37,6 +38,14 @@ pub(crate) async fn desired(
     let kinds = ClusterKinds::new(render.cluster, render.settings);
     let namespace = &render.app.spec.destination.namespace;
     if !request.manifests.is_empty() {
+        let integrity = integrity::effective(&render.project.spec);
+        if request
+            .sources
+            .iter()
+            .any(|source| integrity::is_demanded(integrity.as_ref(), source))
+        {
+            return Err("Cannot use local manifests when source integrity is enforced".to_owned());
+        }
         return local(render, request, &kinds).map(Arc::new);
     }
     let inputs = inputs(render, request);
@@ -149,6 +158,7 @@ fn inputs(render: &Render<'_>, request: &Request) -> ContentHash {
         "destination": app.spec.destination,
         "project": apps::project_name(app),
         "sourceRepos": render.project.spec.source_repos,
+        "integrity": integrity::effective(&render.project.spec),
         "paths": app.metadata.annotations.get(annotation::MANIFEST_GENERATE_PATHS),
         "kube": render.cluster.kube_version(),
         "apis": &*render.cluster.api_versions(),
@@ -185,6 +195,7 @@ async fn generate(
     let project_name = apps::project_name(app);
     let refs = ref_sources(&request.sources, settings, project_name);
     let (helm_repositories, helm_credentials) = settings.repositories.helm(project_name);
+    let integrity = integrity::effective(&project.spec);
     let calls = request.sources.iter().enumerate().map(|(index, source)| {
         let revision = revisions
             .and_then(|revisions| revisions.get(index))
@@ -217,19 +228,31 @@ async fn generate(
                 .cloned()
                 .unwrap_or_default(),
             installation_id: settings.tracking.installation_id.clone(),
-            source_integrity: project.spec.source_integrity.clone(),
+            source_integrity: integrity.clone(),
             known_digest: have.get(index).cloned().unwrap_or_default(),
             ..ManifestRequest::default()
         };
+        let demanded = integrity::is_demanded(integrity.as_ref(), source);
         async move {
             let count = request.sources.len();
-            render.ctx.repo.generate_manifest(ask).await.map_err(|error| {
+            let answer = render.ctx.repo.generate_manifest(ask).await.map_err(|error| {
                 let text = argosy_runtime::log::chain(&error);
                 format!(
                     "failed to generate manifest for source {} of {count}: {text}",
                     index + 1
                 )
-            })
+            })?;
+            match &answer.source_integrity_result {
+                Some(result) => match integrity::problems(result) {
+                    Some(problems) => Err(format!("source {} of {count}: {problems}", index + 1)),
+                    None => Ok(answer),
+                },
+                None if demanded => Err(format!(
+                    "source {} of {count}: the project demands signatures, and the repo-server verified none",
+                    index + 1
+                )),
+                None => Ok(answer),
+            }
         }
     });
     futures::future::try_join_all(calls).await

@@ -15,7 +15,7 @@ use crate::http::Http;
 use crate::materialise::{Directory, Materialiser};
 use crate::metrics::Metrics;
 use crate::version;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -371,6 +371,23 @@ impl Charts {
     /// [`Error::Fetch`], [`Error::Authentication`].
     pub async fn ping(&self, repo: &ChartRepo) -> Result<()> {
         self.oci.ping(repo).await
+    }
+
+    /// Budgets of archives.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// What the manifest of an artifact says about it.
+    ///
+    /// # Errors
+    /// As [`Charts::fetch`].
+    pub(crate) async fn annotations(
+        &self,
+        repo: &ChartRepo,
+        revision: &str,
+    ) -> Result<BTreeMap<String, String>> {
+        self.oci.annotations(repo, revision).await
     }
 
     /// Unpacked copies; shared with materialised trees.

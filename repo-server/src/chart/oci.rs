@@ -10,7 +10,7 @@ use oci_client::client::{Certificate, CertificateEncoding, Client, ClientConfig,
 use oci_client::errors::OciDistributionError;
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Reference, RegistryOperation};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -212,6 +212,26 @@ impl Registries {
     ) -> Result<(Vec<u8>, String)> {
         let reference = Self::reference(repo, "", tag)?;
         self.layer(repo, &reference, &ARTIFACT_LAYERS, limit).await
+    }
+
+    /// What the manifest of an artifact says about it.
+    pub(super) async fn annotations(&self, repo: &ChartRepo, tag: &str) -> Result<BTreeMap<String, String>> {
+        let reference = Self::reference(repo, "", tag)?;
+        let client = self.client(repo, reference.registry()).await?;
+        let auth = auth(repo);
+        let manifest = async {
+            client.auth(&reference, &auth, RegistryOperation::Pull).await?;
+            client.pull_image_manifest(&reference, &auth).await
+        };
+        let (manifest, _) = self
+            .request(
+                repo,
+                "resolve-revision",
+                "failed to read the manifest of",
+                manifest,
+            )
+            .await?;
+        Ok(manifest.annotations.unwrap_or_default())
     }
 
     async fn layer(

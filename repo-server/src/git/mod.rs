@@ -2,11 +2,16 @@
 //! revisions read at once. The `git` program moves objects over the network; everything is read in process.
 //!
 //! - [`url`]: which URLs are allowed and which are equal; - [`credential`]: what `git` may show to whom;
-//! - [`github_app`]: tokens of apps; - `command`: one run of `git`; - [`tree`]: reading a commit.
+//! - [`github_app`]: tokens of apps; - `command`: one run of `git`; - [`tree`]: reading a commit;
+//! - `poll`: asking before somebody waits for the answer; - `signature`: who signed a commit;
+//! - `store`: what becomes of object stores that are damaged, left in a mess, or too many.
 
 mod command;
 pub mod credential;
 pub mod github_app;
+mod poll;
+mod signature;
+mod store;
 mod submodule;
 pub mod tree;
 pub mod url;
@@ -21,9 +26,10 @@ use crate::http::Http;
 use crate::metrics::Metrics;
 use crate::version;
 use command::Command;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -83,6 +89,8 @@ impl Access {
 pub struct Refs {
     /// Full ref name to commit SHA, annotated tags peeled.
     pub commits: BTreeMap<String, String>,
+    /// Full name of an annotated tag to the SHA of its own object.
+    pub annotated: BTreeMap<String, String>,
     /// The branch `HEAD` names, as a full ref name.
     pub head: Option<String>,
 }
@@ -99,7 +107,9 @@ impl Refs {
                     refs.head = Some(target.to_owned());
                 }
             } else if let Some(tag) = name.strip_suffix("^{}") {
-                refs.commits.insert(tag.to_owned(), value.to_owned());
+                if let Some(object) = refs.commits.insert(tag.to_owned(), value.to_owned()) {
+                    refs.annotated.insert(tag.to_owned(), object);
+                }
             } else {
                 refs.commits
                     .entry(name.to_owned())
@@ -228,6 +238,10 @@ pub struct Settings {
     pub attempts: u32,
     /// Whether submodules are fetched and read.
     pub submodules: bool,
+    /// Bytes that all stores together may take; those unused for longest go first.
+    pub store_bytes: u64,
+    /// Directory of the keys that signatures are verified with, a file each.
+    pub keys: PathBuf,
 }
 
 /// All repositories below one cache directory.
@@ -238,20 +252,49 @@ pub struct Git {
     settings: Settings,
     metrics: Metrics,
     repos: Mutex<HashMap<String, Arc<Repo>>>,
-    lists: Mutex<HashMap<(String, String), LastList>>,
+    /// Stores of an earlier process that nobody has asked for yet, with their bytes.
+    strays: Mutex<HashMap<PathBuf, u64>>,
+    listings: tree::Listings,
+    keyring: signature::Keyring,
+    lists: Mutex<HashMap<(String, String), Arc<List>>>,
     tokens: github_app::Tokens,
     http: Arc<Http>,
     /// Where repositories that moved are now.
     moved: Mutex<HashMap<String, GitUrl>>,
 }
 
-/// The last answer, held while a new one is on its way.
-type LastList = Arc<tokio::sync::Mutex<Option<Listed>>>;
+/// What a repository advertises to one credential.
+struct List {
+    access: Access,
+    /// The last answer, held while a new one is on its way.
+    last: tokio::sync::Mutex<Option<Listed>>,
+    wanted: Mutex<Wanted>,
+}
+
+/// What is asked for of a repository.
+struct Wanted {
+    /// When, last.
+    at: Instant,
+    /// The refs, by full name.
+    references: BTreeSet<String>,
+}
+
+/// Refs of one repository that are fetched before they are asked for.
+const MAX_WANTED: usize = 100;
 
 /// The last answer of a repository to one credential.
 struct Listed {
     started: Instant,
     answer: Result<Arc<Refs>>,
+}
+
+impl List {
+    fn want(&self, reference: &str) {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if wanted.references.len() < MAX_WANTED && !wanted.references.contains(reference) {
+            wanted.references.insert(reference.to_owned());
+        }
+    }
 }
 
 /// How long a failure to list refs is remembered for callers that did not ask for a fresh answer.
@@ -265,10 +308,13 @@ pub struct Repo {
     url: String,
     dir: PathBuf,
     objects: RwLock<gix::ThreadSafeRepository>,
+    listings: tree::Listings,
     /// Held while objects are added: concurrent requests for one repository fetch once.
     fetching: tokio::sync::Mutex<()>,
     /// Fingerprints of credentials that the repository has answered: knowing a SHA is not the right to read it.
     proven: Mutex<HashSet<String>>,
+    used: Mutex<Instant>,
+    bytes: AtomicU64,
 }
 
 impl Git {
@@ -289,13 +335,17 @@ impl Git {
         }
         let trust = http.trust().clone();
         let tokens = github_app::Tokens::new(http.clone());
+        let keyring = signature::Keyring::new(settings.keys.clone(), scratch.clone());
         Ok(Git {
+            strays: Mutex::new(store::strays(&root)),
             root,
             scratch,
             trust,
             settings,
             metrics,
             repos: Mutex::default(),
+            listings: tree::Listings::default(),
+            keyring,
             lists: Mutex::default(),
             tokens,
             http,
@@ -308,15 +358,32 @@ impl Git {
     /// # Errors
     /// [`Error::Fetch`], [`Error::Authentication`], [`Error::Deadline`].
     pub async fn refs(&self, access: &Access, fresh: bool) -> Result<Arc<Refs>> {
+        let list = self.listed(access);
+        list.wanted.lock().unwrap_or_else(PoisonError::into_inner).at = Instant::now();
+        self.refs_of(&list, fresh).await
+    }
+
+    fn listed(&self, access: &Access) -> Arc<List> {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if lists.len() > 20_000 {
+            lists.retain(|_, list| Arc::strong_count(list) > 1);
+        }
+        let list = lists.entry(access.key()).or_insert_with(|| {
+            Arc::new(List {
+                access: access.clone(),
+                last: tokio::sync::Mutex::default(),
+                wanted: Mutex::new(Wanted {
+                    at: Instant::now(),
+                    references: BTreeSet::new(),
+                }),
+            })
+        });
+        list.clone()
+    }
+
+    async fn refs_of(&self, list: &List, fresh: bool) -> Result<Arc<Refs>> {
         let asked = Instant::now();
-        let cell = {
-            let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-            if lists.len() > 20_000 {
-                lists.retain(|_, cell| Arc::strong_count(cell) > 1);
-            }
-            lists.entry(access.key()).or_default().clone()
-        };
-        let mut listed = cell.lock().await;
+        let mut listed = list.last.lock().await;
         if let Some(last) = &*listed {
             let ttl = if last.answer.is_ok() {
                 self.settings.refs_ttl
@@ -328,6 +395,7 @@ impl Git {
             }
         }
         let started = Instant::now();
+        let access = &list.access;
         let answer = self.list(access).await.map(Arc::new);
         if answer.is_ok() {
             self.repo(&access.url).await?.prove(access);
@@ -491,6 +559,9 @@ impl Git {
         }
         let refs = self.refs(access, fresh).await?;
         let mut resolved = resolve(&refs, revision, tag_prefix)?;
+        if let Some(reference) = &resolved.reference {
+            self.listed(access).want(reference);
+        }
         if !is_sha(&resolved.commit) {
             let repo = self.repo(&access.url).await?;
             let full = match repo.complete(&resolved.commit) {
@@ -590,19 +661,27 @@ impl Git {
         arguments.extend(options);
         arguments.extend(["--", URL]);
         arguments.extend(refspecs);
-        self.network(
-            access,
-            Some(&repo.dir),
-            "fetch",
-            self.settings.fetch_timeout,
-            "failed to fetch",
-            &arguments,
-        )
-        .await?;
+        let fetched = self
+            .network(
+                access,
+                Some(&repo.dir),
+                "fetch",
+                self.settings.fetch_timeout,
+                "failed to fetch",
+                &arguments,
+            )
+            .await;
+        if let Err(error) = fetched {
+            // A git that was killed leaves its locks behind, and nobody else writes here.
+            store::tidy(&repo.dir);
+            return Err(error);
+        }
         repo.prove(access);
         if repo.packs() > MAX_PACKS {
             self.repack(access, repo).await;
         }
+        repo.measure();
+        self.keep_within_quota();
         Ok(())
     }
 
@@ -636,6 +715,7 @@ impl Git {
             .unwrap_or_else(PoisonError::into_inner)
             .get(name)
         {
+            repo.use_now();
             return Ok(repo.clone());
         }
         let dir = self.root.join(short_hash(name));
@@ -674,15 +754,31 @@ impl Git {
                 return Err(Error::io("failed to create a repository", error));
             }
         }
-        let objects = open_objects(&dir)?;
+        store::tidy(&dir);
+        let objects = match open_objects(&dir) {
+            Ok(objects) => objects,
+            Err(error) => {
+                // What cannot even be opened is made anew by the next call.
+                store::remove(&self.root, &dir);
+                return Err(error);
+            }
+        };
+        let bytes = store::bytes(&dir);
         let mut repos = self.repos.lock().unwrap_or_else(PoisonError::into_inner);
+        self.strays
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&dir);
         let repo = repos.entry(name.to_owned()).or_insert_with(|| {
             Arc::new(Repo {
                 url: name.to_owned(),
                 dir,
                 objects: RwLock::new(objects),
+                listings: self.listings.clone(),
                 fetching: tokio::sync::Mutex::default(),
                 proven: Mutex::default(),
+                used: Mutex::new(Instant::now()),
+                bytes: AtomicU64::new(bytes),
             })
         });
         Ok(repo.clone())
@@ -763,6 +859,14 @@ impl Repo {
             .contains(&access.identity())
     }
 
+    /// Something that should be in the store cannot be read.
+    fn damaged(&self, what: impl std::fmt::Display, error: &dyn std::fmt::Display) -> Error {
+        Error::Store {
+            url: self.url.clone(),
+            message: format!("failed to read {what}: {error}"),
+        }
+    }
+
     fn packs(&self) -> usize {
         std::fs::read_dir(self.dir.join("objects/pack")).map_or(0, |entries| {
             entries
@@ -796,8 +900,7 @@ impl Repo {
             return Err(Error::Revision { revision: sha.into() });
         };
         let repo = self.local();
-        let broken =
-            |e: &dyn std::fmt::Display| Error::io(format!("failed to read commit {sha} of {}", self.url), e);
+        let broken = |e: &dyn std::fmt::Display| self.damaged(format!("commit {sha}"), e);
         let Some(object) = repo.try_find_object(id).map_err(|e| broken(&e))? else {
             return Ok(None);
         };
@@ -847,8 +950,7 @@ impl Commit {
     /// [`Error::Io`] when the object is broken.
     pub fn info(&self) -> Result<CommitInfo> {
         let repo = self.repo.local();
-        let broken =
-            |e: &dyn std::fmt::Display| Error::io(format!("failed to read commit {}", self.sha()), e);
+        let broken = |e: &dyn std::fmt::Display| self.repo.damaged(format!("commit {}", self.sha()), e);
         let commit = repo.find_commit(self.id).map_err(|e| broken(&e))?;
         let author = commit.author().map_err(|e| broken(&e))?;
         let seconds = author.time().map_err(|e| broken(&e))?.seconds;

@@ -4,27 +4,43 @@ use super::Repo;
 use super::submodule::{self, Modules};
 use crate::error::{Error, Result};
 use crate::tree::{Node, Raw, RawEntry, RawKind};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-/// A tree of the object store, seen as a directory. Cheap to clone; clones share what was decoded.
+/// A tree of the object store, seen as a directory. Cheap to clone.
 #[derive(Clone)]
 pub struct GitTree {
     repo: Arc<Repo>,
     root: gix::ObjectId,
-    decoded: Arc<Mutex<HashMap<gix::ObjectId, Listing>>>,
     /// Fetched submodules by the commits that this tree, or one of them, names.
     modules: Arc<Modules>,
 }
 
 type Listing = Arc<Vec<RawEntry>>;
 
+/// Entries of directories that are kept decoded, of all repositories together: about 100 bytes each.
+const MAX_ENTRIES: u64 = 400_000;
+
+/// Directories that were decoded lately. An id names a content, so all commits and repositories may share them; who has
+/// no right to a repository never comes by an id of it.
+#[derive(Clone)]
+pub(super) struct Listings(moka::sync::Cache<gix::ObjectId, Listing>);
+
+impl Default for Listings {
+    fn default() -> Listings {
+        Listings(
+            moka::sync::Cache::builder()
+                .weigher(|_, listing: &Listing| u32::try_from(listing.len() + 1).unwrap_or(u32::MAX))
+                .max_capacity(MAX_ENTRIES)
+                .build(),
+        )
+    }
+}
+
 impl GitTree {
     pub(super) fn new(repo: Arc<Repo>, root: gix::ObjectId) -> GitTree {
         GitTree {
             repo,
             root,
-            decoded: Arc::default(),
             modules: submodule::none(),
         }
     }
@@ -71,15 +87,10 @@ impl GitTree {
     }
 
     fn listing(&self, id: gix::ObjectId) -> Result<Listing> {
-        if let Some(found) = self
-            .decoded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&id)
-        {
-            return Ok(found.clone());
+        if let Some(found) = self.repo.listings.0.get(&id) {
+            return Ok(found);
         }
-        let broken = |e: &dyn std::fmt::Display| Error::io(format!("failed to read tree {id}"), e);
+        let broken = |e: &dyn std::fmt::Display| self.repo.damaged(format!("tree {id}"), e);
         let repo = self.repo.local();
         let tree = repo.find_tree(id).map_err(|e| broken(&e))?;
         let mut entries = Vec::new();
@@ -111,10 +122,7 @@ impl GitTree {
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let listing = Arc::new(entries);
-        self.decoded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id, listing.clone());
+        self.repo.listings.0.insert(id, listing.clone());
         Ok(listing)
     }
 
@@ -160,7 +168,7 @@ impl Raw for GitTree {
         let (tree, plain) = self.place(id);
         let id = tree.id(plain)?;
         let repo = tree.repo.local();
-        let broken = |e: &dyn std::fmt::Display| Error::io(format!("failed to read {shown}"), e);
+        let broken = |e: &dyn std::fmt::Display| tree.repo.damaged(shown, e);
         let size = repo.find_header(id).map_err(|e| broken(&e))?.size();
         if size > limit {
             return Err(Error::Limit {

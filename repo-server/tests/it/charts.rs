@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use argosy_api::repository::RepoServerRevisionChartDetailsRequest;
 use argosy_api::v1alpha1::{ApplicationSource, ApplicationSourceHelm, RepoCreds, Repository};
 use argosy_repo_server::Error;
 use argosy_repo_server::render::Request;
 
 use crate::render::{CHART, Fixture, names, request};
+use crate::service::running;
 use crate::support::{Answer, Http, Repo, answer, pack};
 
-fn sha256(data: &[u8]) -> String {
+pub(crate) fn sha256(data: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, data);
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -200,6 +202,12 @@ async fn registry() -> Http {
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": descriptor("application/vnd.cncf.helm.config.v1+json", &config),
         "layers": [descriptor("application/vnd.cncf.helm.chart.content.v1.tar+gzip", &archive)],
+        "annotations": {
+            "org.opencontainers.image.created": "2026-01-02T03:04:05Z",
+            "org.opencontainers.image.authors": "Ada",
+            "org.opencontainers.image.source": "https://example.com/web",
+            "org.opencontainers.image.description": "A web",
+        },
     })
     .to_string();
     let blobs: Arc<HashMap<String, Vec<u8>>> = Arc::new(HashMap::from([
@@ -308,4 +316,31 @@ async fn value_files_by_url_need_an_allowed_scheme() {
         let error = fixture.render(&request(&repo, source(file))).await.unwrap_err();
         assert!(error.to_string().contains("is not allowed"), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_says_about_itself_what_its_manifest_says() {
+    let (server, running) = (registry().await, running(true).await);
+    let request = RepoServerRevisionChartDetailsRequest {
+        repo: Some(Repository {
+            repo: format!("oci://{}/charts/web", server.address),
+            r#type: "oci".into(),
+            insecure_oci_force_http: true,
+            username: "ada".into(),
+            password: "pass".into(),
+            ..Repository::default()
+        }),
+        revision: "1.2.3".into(),
+        ..RepoServerRevisionChartDetailsRequest::default()
+    };
+    let found = running.client.get_oci_metadata(request).await.unwrap();
+    assert_eq!(
+        (
+            found.created_at.as_str(),
+            found.authors.as_str(),
+            found.source_url.as_str(),
+            found.description.as_str()
+        ),
+        ("2026-01-02T03:04:05Z", "Ada", "https://example.com/web", "A web")
+    );
 }

@@ -28,6 +28,8 @@ fn host_with(trust: TrustStore, timeout: Duration) -> Host {
         refs_ttl: Duration::from_secs(60),
         attempts: 1,
         submodules: true,
+        store_bytes: u64::MAX,
+        keys: "/nonexistent".into(),
     };
     let http = Arc::new(Http::new(trust, Egress::open(), timeout));
     let git = Git::new(

@@ -3,9 +3,14 @@
 
 mod charts;
 mod egress;
+mod faults;
 mod fingerprint;
 mod git;
+mod hostile_bytes;
+mod hostile_files;
 mod jail;
 mod render;
+mod replicas;
 mod service;
+mod signatures;
 mod support;

@@ -17,7 +17,10 @@ use crate::support::{Repo, config_map, git, render_worker};
 
 pub(crate) struct Fixture {
     pub(crate) renderer: Arc<Renderer>,
-    _dir: tempfile::TempDir,
+    dir: std::path::PathBuf,
+    /// Held until the fixture goes.
+    #[allow(dead_code)]
+    temporary: Option<tempfile::TempDir>,
 }
 
 impl Fixture {
@@ -27,6 +30,17 @@ impl Fixture {
 
     pub(crate) fn with(change: impl FnOnce(&mut argosy_repo_server::Args)) -> Fixture {
         let dir = tempfile::tempdir().unwrap();
+        let mut fixture = Fixture::in_dir(dir.path(), change);
+        fixture.temporary = Some(dir);
+        fixture
+    }
+
+    /// With its caches in a directory that may outlive it.
+    pub(crate) fn at(dir: &Path) -> Fixture {
+        Fixture::in_dir(dir, |_| {})
+    }
+
+    pub(crate) fn in_dir(dir: &Path, change: impl FnOnce(&mut argosy_repo_server::Args)) -> Fixture {
         let mut args = local::defaults();
         args.render_worker = Some(render_worker());
         args.render_child = Some(env!("CARGO_BIN_EXE_argosy-render-child").into());
@@ -34,11 +48,35 @@ impl Fixture {
             .map(str::to_owned)
             .to_vec();
         change(&mut args);
-        let renderer = argosy_repo_server::renderer(&args, dir.path(), Metrics::default()).unwrap();
+        let renderer = argosy_repo_server::renderer(&args, dir, Metrics::default()).unwrap();
         Fixture {
             renderer: Arc::new(renderer),
-            _dir: dir,
+            dir: dir.to_owned(),
+            temporary: None,
         }
+    }
+
+    /// Where its caches are.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Private files of work that is over, of which there should be none.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for dir in ["scratch", "git", "charts", "trees"] {
+            for entry in std::fs::read_dir(self.dir.join(dir))
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if dir == "scratch" && !name.starts_with("gpg-") || name.starts_with('.') {
+                    found.push(format!("{dir}/{name}"));
+                }
+            }
+        }
+        found
     }
 
     pub(crate) async fn render(&self, request: &Request) -> Result<Vec<Value>> {

@@ -9,17 +9,18 @@ use argosy_api::repository::{
 };
 use argosy_api::v1alpha1::{ApplicationSource, Repository};
 use argosy_repo_client::{Class, Config, Error, RepoClient, Tls};
-use argosy_repo_server::{Server, local, start};
+use argosy_repo_server::{Args, Server, local, start};
 use argosy_runtime::tasks::Tasks;
 
+use crate::charts::sha256;
 use crate::render::CHART;
-use crate::support::{Repo, config_map, git, render_worker};
+use crate::support::{Repo, config_map, git, pack, render_worker};
 
-struct Running {
-    client: RepoClient,
-    server: Server,
+pub(crate) struct Running {
+    pub(crate) client: RepoClient,
+    pub(crate) server: Server,
     tasks: Tasks,
-    _dir: tempfile::TempDir,
+    pub(crate) dir: tempfile::TempDir,
 }
 
 impl Drop for Running {
@@ -28,7 +29,11 @@ impl Drop for Running {
     }
 }
 
-async fn running(disable_tls: bool) -> Running {
+pub(crate) async fn running(disable_tls: bool) -> Running {
+    running_with(disable_tls, |_| {}).await
+}
+
+pub(crate) async fn running_with(disable_tls: bool, change: impl FnOnce(&mut Args)) -> Running {
     let dir = tempfile::tempdir().unwrap();
     let mut args = local::defaults();
     args.allow_inner_hosts = vec!["file://".into(), "127.0.0.1".into()];
@@ -40,6 +45,7 @@ async fn running(disable_tls: bool) -> Running {
     args.disable_tls = disable_tls;
     args.cache_dir = Some(dir.path().to_owned());
     args.render_worker = Some(render_worker());
+    change(&mut args);
     let tasks = Tasks::new();
     let server = start(args, &tasks).await.unwrap();
     let tls = if disable_tls {
@@ -57,18 +63,51 @@ async fn running(disable_tls: bool) -> Running {
         client: RepoClient::new(config).unwrap(),
         server,
         tasks,
-        _dir: dir,
+        dir,
     }
 }
 
-fn repository(repo: &Repo) -> Option<Repository> {
+impl Running {
+    /// Ends the server.
+    pub(crate) fn stop(&self) {
+        self.tasks.stop();
+    }
+
+    /// What `/metrics` says now.
+    pub(crate) async fn metrics(&self) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = tokio::net::TcpStream::connect(self.server.metrics_address)
+            .await
+            .unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            .await
+            .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    /// The value of a counter with these labels, all samples together.
+    pub(crate) async fn counter(&self, name: &str, label: &str) -> f64 {
+        let text = self.metrics().await;
+        let samples = text
+            .lines()
+            .filter(|line| line.starts_with(name) && line.contains(label));
+        samples
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+}
+
+pub(crate) fn repository(repo: &Repo) -> Option<Repository> {
     Some(Repository {
         repo: repo.url(),
         ..Repository::default()
     })
 }
 
-fn manifests(repo: &Repo, path: &str) -> ManifestRequest {
+pub(crate) fn manifests(repo: &Repo, path: &str) -> ManifestRequest {
     ManifestRequest {
         repo: repository(repo),
         application_source: Some(ApplicationSource {
@@ -307,7 +346,6 @@ async fn a_change_elsewhere_is_none_for_the_paths_of_an_application() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_carry_the_names_of_argo_cd() {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let running = running(true).await;
     let repo = Repo::with(&[("app/a.yaml", &config_map("a", "1"))]);
     running
@@ -315,15 +353,7 @@ async fn metrics_carry_the_names_of_argo_cd() {
         .generate_manifest(manifests(&repo, "app"))
         .await
         .unwrap();
-    let mut stream = tokio::net::TcpStream::connect(running.server.metrics_address)
-        .await
-        .unwrap();
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        .await
-        .unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await.unwrap();
+    let text = running.metrics().await;
     for name in [
         "argocd_git_request_total{",
         "argocd_git_request_duration_seconds_bucket{",
@@ -370,4 +400,40 @@ async fn an_answer_that_the_caller_still_has_is_told_by_its_digest() {
         .await
         .unwrap();
     assert!(!changed.unchanged && changed.manifests.len() == 1 && changed.digest != first.digest);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_sent_along_are_rendered() {
+    let running = running(true).await;
+    let repo = Repo::with(&[("readme", "the source is not here")]);
+    let archive = pack(&[
+        (CHART[0].0, CHART[0].1),
+        (CHART[1].0, "replicas: 1\ntext: mine\n"),
+        CHART[2],
+        ("k/kustomization.yaml", "resources: [a.yaml]\nnamePrefix: p-\n"),
+        ("k/a.yaml", &config_map("a", "1")),
+        ("plain/a.yaml", &config_map("a", "1")),
+    ]);
+    let checksum = sha256(&archive);
+    let send = async |path: &str, checksum: &str| {
+        let request = manifests(&repo, path);
+        running
+            .client
+            .generate_manifest_with_files(request, archive.clone(), checksum.to_owned())
+            .await
+    };
+    for (path, text) in [("web", "mine"), ("k", "p-a"), ("plain", "shop:/ConfigMap:ns/a")] {
+        let answer = send(path, &checksum).await.unwrap();
+        assert!(
+            answer.manifests[0].contains(text),
+            "{path}: {:?}",
+            answer.manifests
+        );
+    }
+    let error = send("plain", &checksum.replace(['1', '2'], "0"))
+        .await
+        .unwrap_err();
+    assert!(error.message().contains("checksum"), "{error}");
+    let error = send("../../etc", &checksum).await.unwrap_err();
+    assert!(error.message().contains("outside root"), "{error}");
 }

@@ -106,7 +106,7 @@ impl Api {
                     .cloned()
                     .unwrap_or_default(),
                 installation_id: settings.config.tracking.installation_id.clone(),
-                source_integrity: project.spec.source_integrity.clone(),
+                source_integrity: argosy_api::integrity::effective(&project.spec),
                 ..ManifestRequest::default()
             };
             let rendered = self.repo.generate_manifest(request).await.map_err(status::repo)?;

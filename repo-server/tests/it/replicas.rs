@@ -1,0 +1,168 @@
+//! Several repo-servers behind one client, and what a repo-server does by itself.
+
+use std::time::Duration;
+
+use argosy_api::repository::{ManifestRequest, ResolveRevisionRequest};
+use argosy_repo_client::{Config, Error, RepoClient, Tls};
+
+use crate::service::{Running, manifests, repository, running, running_with};
+use crate::support::{Repo, config_map, git};
+
+fn client_of(servers: &[&Running]) -> RepoClient {
+    let addresses: Vec<String> = servers
+        .iter()
+        .map(|running| running.server.address.to_string())
+        .collect();
+    let config = Config {
+        address: addresses.join(","),
+        tls: Tls::Plaintext,
+        timeout: Duration::from_secs(60),
+        ..Config::default()
+    };
+    RepoClient::new(config).unwrap()
+}
+
+async fn rendered_by(running: &Running) -> f64 {
+    running.counter("argosy_renders_total", "").await
+}
+
+fn app(repo: &Repo, name: &str) -> ManifestRequest {
+    ManifestRequest {
+        app_name: name.into(),
+        ..manifests(repo, "app")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_stays_with_one_replica_until_it_takes_too_much_of_the_calls() {
+    let (one, two) = (running(true).await, running(true).await);
+    let client = client_of(&[&one, &two]);
+    let repo = Repo::with(&[("app/a.yaml", &config_map("a", "1"))]);
+    for nth in 0..20 {
+        client
+            .generate_manifest(app(&repo, &format!("app-{nth}")))
+            .await
+            .unwrap();
+    }
+    let mut shares = [rendered_by(&one).await, rendered_by(&two).await];
+    shares.sort_by(f64::total_cmp);
+    assert_eq!(shares, [0.0, 20.0]);
+    // Now it is known to take all of the calls.
+    for nth in 0..200 {
+        client
+            .generate_manifest(app(&repo, &format!("app-{nth}")))
+            .await
+            .unwrap();
+    }
+    let shares = [rendered_by(&one).await, rendered_by(&two).await];
+    assert!(shares.iter().all(|share| *share > 40.0), "{shares:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_for_the_same_share_one_render_of_all_replicas() {
+    let (one, two) = (running(true).await, running(true).await);
+    let client = client_of(&[&one, &two]);
+    let chart = "{{- range until 20000 }}{{ $x := . | toString | sha256sum }}{{ end }}apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+    let repo = Repo::with(&[
+        ("app/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        ("app/templates/a.yaml", chart),
+    ]);
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..300 {
+        let (client, request) = (client.clone(), app(&repo, "same"));
+        callers.spawn(async move { client.generate_manifest(request).await });
+    }
+    while let Some(answer) = callers.join_next().await {
+        assert_eq!(answer.unwrap().unwrap().manifests.len(), 1);
+    }
+    assert_eq!(rendered_by(&one).await + rendered_by(&two).await, 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_gone_costs_no_call() {
+    let (one, two) = (running(true).await, running(true).await);
+    let client = client_of(&[&one, &two]);
+    let repos: Vec<Repo> = (0..6)
+        .map(|_| Repo::with(&[("app/a.yaml", &config_map("a", "1"))]))
+        .collect();
+    for repo in &repos {
+        client.generate_manifest(app(repo, "before")).await.unwrap();
+    }
+    one.stop();
+    // Its address still stands in the list: it is left out, and asked again after a while.
+    for round in 0..5 {
+        for repo in &repos {
+            client
+                .generate_manifest(app(repo, &format!("after-{round}")))
+                .await
+                .unwrap();
+        }
+    }
+    two.stop();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let error = client
+        .generate_manifest(app(&repos[0], "nobody"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refs_are_renewed_and_what_moved_is_fetched_before_somebody_asks() {
+    let running = running_with(true, |args| {
+        args.revision_cache_expiration = Duration::from_secs(2)
+    })
+    .await;
+    let repo = Repo::with(&[("app/a.yaml", &config_map("a", "1"))]);
+    let resolve = || ResolveRevisionRequest {
+        repo: repository(&repo),
+        ambiguous_revision: "main".into(),
+        ..ResolveRevisionRequest::default()
+    };
+    running.client.generate_manifest(app(&repo, "web")).await.unwrap();
+    running.client.resolve_revision(resolve()).await.unwrap();
+    let commit = repo.commit(&[("app/a.yaml", &config_map("b", "1"))]);
+    // Nobody asks; the commit arrives in the store all the same.
+    let store = std::fs::read_dir(running.dir.path().join("git"))
+        .unwrap()
+        .flatten()
+        .next()
+        .unwrap()
+        .path();
+    let arrived = async {
+        loop {
+            let found = std::process::Command::new("git")
+                .args(["cat-file", "-e", &commit])
+                .env("GIT_DIR", &store)
+                .stderr(std::process::Stdio::null())
+                .status();
+            if found.unwrap().success() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), arrived)
+        .await
+        .expect("it is fetched");
+    assert_eq!(
+        running.client.resolve_revision(resolve()).await.unwrap().revision,
+        commit
+    );
+
+    // A repository that nobody asks for any more is left alone.
+    let asked = || running.counter("argocd_git_request_total", "ls-remote");
+    let quiet = async {
+        loop {
+            let before = asked().await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            if asked().await == before {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), quiet)
+        .await
+        .expect("it is let go");
+    assert_eq!(git(repo.path(), &["rev-parse", "HEAD"]), commit);
+}
