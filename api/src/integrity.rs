@@ -311,7 +311,7 @@ mod tests {
             "nonsense".to_owned(),
         ];
         let good = signature("a1", Verdict::Good, "D56C4FCA57A46444");
-        assert_eq!(problems(&judge(&keys, &[good.clone()])), None);
+        assert_eq!(problems(&judge(&keys, std::slice::from_ref(&good))), None);
         let result = judge(
             &keys,
             &[

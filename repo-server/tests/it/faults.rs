@@ -86,6 +86,9 @@ fn packs(store: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// What happens to a store, and how.
+type Damage = (&'static str, fn(&Path));
+
 #[tokio::test(flavor = "multi_thread")]
 async fn r17_a_store_that_is_damaged_is_made_anew() {
     let repo = Repo::with(&[("app/a.yaml", &config_map("a", "1"))]);
@@ -96,7 +99,7 @@ async fn r17_a_store_that_is_damaged_is_made_anew() {
         ["ConfigMap/a"]
     );
     drop(first);
-    let damages: [(&str, fn(&Path)); 5] = [
+    let damages: [Damage; 5] = [
         ("garbage in the packs", |store| {
             for pack in packs(store) {
                 let length = std::fs::metadata(&pack).unwrap().len();
