@@ -16,8 +16,9 @@ use argosy_api::v1alpha1::{ApplicationDestination, ClusterConfig};
 use argosy_kube_io::api::{Change, Place, TypedWatch};
 use argosy_kube_io::auth::{IN_CLUSTER_NAME, IN_CLUSTER_SERVER, Policy};
 use argosy_kube_io::fence::Fence;
+use argosy_kube_io::list_watch;
 use argosy_kube_io::target::Selection;
-use argosy_kube_io::{Client, ClusterAuth, Discovery, Target};
+use argosy_kube_io::{Budget, Client, ClusterAuth, Discovery, Target};
 use argosy_livestate::Snapshot;
 use argosy_object::schema::Schemas;
 use argosy_object::{ContentHash, GroupKind, ResourceKey, Value, meta};
@@ -25,7 +26,7 @@ use argosy_runtime::tasks::Tasks;
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -35,8 +36,8 @@ use crate::watch::{self as runtime, Shared};
 
 /// The label by which cluster Secrets are known.
 const SECRET_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
-/// Lists in flight in the whole process. Each holds some objects of a page (about 100 KB), the API server far more.
-const LISTS_MAX: usize = 24;
+/// Bytes of lists in flight in the whole process: 16 lists at a time.
+const LISTS_BYTES: usize = 16 * Budget::LIST;
 /// So long a look waits for the first list of a kind.
 const FIRST_LIST_PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_LIST_POLL: Duration = Duration::from_millis(50);
@@ -88,8 +89,28 @@ pub struct Setup {
     pub fence: Option<FenceOf>,
     /// What Secrets may make this process do.
     pub policy: Policy,
+    /// How patiently clusters are followed.
+    pub pace: Pace,
     /// Where tasks run.
     pub tasks: Tasks,
+}
+
+/// How patiently clusters are followed. Production takes the defaults; tests and measurements make time pass faster.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// Waits and times of each kind; its selection is not used.
+    pub kinds: list_watch::Options,
+    /// Kinds are asked for anew after this time even if nothing says that they have changed: an account may not see CRDs.
+    pub discovery: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            kinds: list_watch::Options::default(),
+            discovery: Duration::from_secs(600),
+        }
+    }
 }
 
 /// What the registry knows of a cluster without talking to it.
@@ -218,6 +239,13 @@ pub struct KindFailure {
     pub listed: bool,
 }
 
+impl KindFailure {
+    /// Why and since when, in a few words.
+    pub fn reason(&self) -> String {
+        format!("{} (since {:.0})", self.message, self.since)
+    }
+}
+
 /// A cluster that is followed. Clones are the same cluster.
 #[derive(Clone)]
 pub struct Cluster {
@@ -234,7 +262,8 @@ pub struct Clusters {
     fence: Option<FenceOf>,
     policy: Policy,
     tasks: Tasks,
-    lists: Arc<Semaphore>,
+    lists: Budget,
+    pace: Pace,
     registry: RwLock<Registry>,
     ready: watch::Sender<bool>,
 }
@@ -278,8 +307,9 @@ impl Clusters {
             owns: setup.owns,
             fence: setup.fence,
             policy: setup.policy,
+            pace: setup.pace,
             tasks: setup.tasks,
-            lists: Arc::new(Semaphore::new(LISTS_MAX)),
+            lists: Budget::new(LISTS_BYTES),
             registry: RwLock::new(Registry::default()),
             ready: watch::Sender::new(false),
         });
@@ -497,6 +527,7 @@ impl Clusters {
             self.rules.subscribe(),
             fence,
             self.lists.clone(),
+            self.pace.clone(),
         );
         let stop = CancellationToken::new();
         let (writer, stopped) = (shared.clone(), stop.clone());

@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, watch};
 use tracing::{error, info, warn};
 
 use crate::args::{Args, ENV_PREFIX, METRICS_PORT};
-use crate::clusters::{Clusters, FenceOf, Setup};
+use crate::clusters::{Clusters, FenceOf, Pace, Setup};
 use crate::context::{AppKey, Context};
 use crate::dirty::{Marker, deleting, wants_operation};
 use crate::metrics::{EventsCollector, Metrics, StateCollector};
@@ -107,6 +107,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         policy: auth::Policy {
             allow_exec: args.allow_exec_credentials,
         },
+        pace: Pace::default(),
         tasks: tasks.clone(),
     });
     metrics.set_clusters(clusters.clone());

@@ -317,7 +317,7 @@ fn info(ctx: &Context, cluster: &Cluster) -> ClusterInfo {
         .sum::<usize>();
     info.applications_count = i64::try_from(count).unwrap_or_default();
     let (word, message, since) = match cluster.status() {
-        clusters::Status::Synced { at } => ("Successful", String::new(), at),
+        clusters::Status::Synced { at } => ("Successful", unknown_kinds(cluster), at),
         clusters::Status::Syncing { since } => ("Unknown", "the cluster is being listed".to_owned(), since),
         clusters::Status::Failed { message, since } => ("Failed", message, since),
         clusters::Status::Stopped => ("Unknown", String::new(), ctx.clock.now()),
@@ -330,4 +330,13 @@ fn info(ctx: &Context, cluster: &Cluster) -> ClusterInfo {
     info.cache_info.apis_count = i64::try_from(cluster.watched_kinds()).unwrap_or_default();
     info.cache_info.last_cache_sync_time = (word == "Successful").then_some(time);
     info
+}
+
+/// Kinds of a cluster that can be spoken to of which not everything is known, for its connection's message.
+fn unknown_kinds(cluster: &Cluster) -> String {
+    let failures = cluster.kind_failures();
+    let named = failures
+        .iter()
+        .map(|failure| format!("{}: {}", failure.kind, failure.reason()));
+    named.collect::<Vec<_>>().join("; ")
 }

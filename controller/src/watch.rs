@@ -23,17 +23,17 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use argosy_kube_io::client::{self, Client, Version};
 use argosy_kube_io::fence::Fence;
-use argosy_kube_io::{ApiResource, ClusterAuth, Discovery, Target, connect, discover};
+use argosy_kube_io::{ApiResource, Budget, ClusterAuth, Discovery, Target, connect, discover};
 use argosy_livestate::{Scope, Snapshot};
 use argosy_object::schema::Schemas;
 use argosy_object::{GroupKind, GroupVersionKind, Value, meta};
 use jiff::Timestamp;
 use parking_lot::RwLock;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, info, warn};
 
-use crate::clusters::{ClusterInfo, KindFailure, Rules, Status};
+use crate::clusters::{ClusterInfo, KindFailure, Pace, Rules, Status};
 use crate::context::DirtySink;
 use writer::Message;
 
@@ -49,8 +49,6 @@ const DISCOVERY_PAUSE: Duration = Duration::from_millis(300);
 /// A kind that a CRD announces or takes back is looked for again after this time, so often.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(1);
 const CATCH_UP_TRIES: u32 = 30;
-/// Kinds are asked for anew after this time even if nothing says that they have changed: an account may not see CRDs.
-const DISCOVERY_AGE_MAX: Duration = Duration::from_secs(600);
 /// Messages on their way to the writer. Each holds one object (a few KB): full, the queue holds some MB, and lists wait.
 const INBOX_LEN: usize = 1024;
 
@@ -61,8 +59,9 @@ pub(crate) struct Shared {
     pub(crate) sink: Arc<dyn DirtySink>,
     pub(crate) rules: watch::Receiver<Arc<Rules>>,
     pub(crate) fence: Option<Arc<dyn Fence>>,
-    /// Bounds the lists in flight in this process.
-    pub(crate) lists: Arc<Semaphore>,
+    /// Bytes of lists in flight in this process.
+    pub(crate) lists: Budget,
+    pub(crate) pace: Pace,
 
     pub(crate) status: watch::Sender<Status>,
     pub(crate) snapshot: ArcSwap<Snapshot>,
@@ -91,7 +90,8 @@ impl Shared {
         sink: Arc<dyn DirtySink>,
         rules: watch::Receiver<Arc<Rules>>,
         fence: Option<Arc<dyn Fence>>,
-        lists: Arc<Semaphore>,
+        lists: Budget,
+        pace: Pace,
     ) -> (Arc<Self>, mpsc::Receiver<Message>) {
         let (inbox, messages) = mpsc::channel(INBOX_LEN);
         let shared = Shared {
@@ -101,6 +101,7 @@ impl Shared {
             rules,
             fence,
             lists,
+            pace,
             status: watch::Sender::new(Status::Syncing {
                 since: Timestamp::now(),
             }),
@@ -225,7 +226,7 @@ async fn keep_kinds(shared: &Arc<Shared>, client: &Client) {
         let age = if catch_up > 0 && catch_up <= CATCH_UP_TRIES {
             CATCH_UP_WAIT
         } else {
-            DISCOVERY_AGE_MAX
+            shared.pace.discovery
         };
         let due = tokio::time::sleep(age.mul_f64(0.9 + fastrand::f64() / 5.0));
         tokio::pin!(due);

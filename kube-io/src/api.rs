@@ -4,13 +4,12 @@
 //! mistake stops the rest.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use argosy_object::Value;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
 
+use crate::budget::Budget;
 use crate::client::Client;
 use crate::discovery::ApiResource;
 use crate::error::Error;
@@ -162,7 +161,7 @@ impl<T: DeserializeOwned> TypedWatch<T> {
             ..Options::default()
         };
         TypedWatch {
-            events: ListWatch::new(client, resource, options, Arc::new(Semaphore::new(1))),
+            events: ListWatch::new(client, resource, options, Budget::new(Budget::LIST)),
             told: HashMap::new(),
             listed: None,
             vanished: Vec::new(),

@@ -38,7 +38,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Flow control: a list of megabytes must not wait for a round trip every 64 KiB.
-const STREAM_WINDOW: u32 = 4 << 20;
+pub(crate) const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 32 << 20;
 /// No answer to a call may be larger than this. The largest that we ask for is an OpenAPI document (a few MB); lists
 /// are streamed and do not count.

@@ -8,6 +8,7 @@
 //! | [`openapi`] | the server's schemas, held once in the process for all clusters |
 //! | [`target`] | reads and guarded writes of documents |
 //! | [`list_watch`] | one kind as a never-ending sequence of lists and changes |
+//! | [`budget`] | bytes of lists in flight in this process |
 //! | [`api`] | the control plane's own kinds, decoded object by object |
 //! | [`error`] | what went wrong, and whose turn it is |
 //!
@@ -16,6 +17,7 @@
 
 pub mod api;
 pub mod auth;
+pub mod budget;
 pub mod client;
 mod credentials;
 pub mod discovery;
@@ -27,6 +29,7 @@ pub mod openapi;
 pub mod target;
 
 pub use auth::ClusterAuth;
+pub use budget::Budget;
 pub use client::{Client, connect};
 pub use discovery::{ApiResource, Discovery, discover};
 pub use error::{Class, Error};

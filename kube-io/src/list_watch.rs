@@ -15,33 +15,33 @@
 //!
 //! Silence is not trusted. A connection that is dead is noticed by its pings ([`crate::client`]). A stream on a live
 //! connection that sends neither event nor bookmark for [`Options::silence_max`] is broken off and resumed, once
-//! it has shown that it sends bookmarks; otherwise the server ends it after [`Options::watch_time`] at most.
+//! it has shown that it sends bookmarks; otherwise the server ends it after [`Options::watch_time`] at most. If the
+//! resumed one is silent too, that is a failure, and the kind counts as followed again only when something comes.
 //!
 //! Nor is the server trusted never to lose a change: between two watches the number of objects is asked for now and then
 //! ([`Event::Audit`]), which costs one object.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::budget::{Budget, Share};
 use crate::client::{BodyStream, Call, Client, WatchSlot};
 use crate::discovery::ApiResource;
 use crate::error::{Error, Status};
 use crate::target::{PAGE_LEN, PageReader, Selection, described};
 
-/// The longest wait for the head of an answer.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest pause inside an initial list.
 const LIST_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// A line of a watch holds one object.
 const LINE_LEN_MAX: usize = 32 << 20;
 /// A stream that lived so long was good: waits start over.
 const GOOD_AGE: Duration = Duration::from_secs(10);
+/// A version that is forgotten so often in a row, just after the list that gave it, is a failure.
+const EXPIRIES_MAX: u32 = 5;
 /// After an outage the streams of one server come back spread over this time.
 const COMEBACK_SPREAD: Duration = Duration::from_secs(1);
 
@@ -54,6 +54,8 @@ pub struct Options {
     pub streaming: bool,
     /// Objects in a page otherwise.
     pub page_len: u32,
+    /// The longest wait for the head of an answer.
+    pub answer_max: Duration,
     /// The longest silence of a stream that sends bookmarks (API servers send one a minute).
     pub silence_max: Duration,
     /// How many seconds the server is asked to keep a watch; by chance within the range, so that streams do not end
@@ -74,6 +76,7 @@ impl Default for Options {
             selection: Selection::default(),
             streaming: true,
             page_len: PAGE_LEN,
+            answer_max: Duration::from_secs(30),
             silence_max: Duration::from_secs(150),
             watch_time: 300..540,
             audit_pause: Duration::from_secs(60),
@@ -125,8 +128,7 @@ pub struct ListWatch {
     client: Client,
     resource: ApiResource,
     options: Options,
-    /// Bounds the lists in flight over all kinds and clusters.
-    gate: Arc<Semaphore>,
+    budget: Budget,
     state: State,
     /// The last version seen. `None` before the first list and after the server has forgotten it.
     version: Option<String>,
@@ -134,6 +136,8 @@ pub struct ListWatch {
     /// The last streamed list was refused: the next one comes in pages. While the server's cache of a kind cannot be
     /// filled, only pages tell the reason.
     pages_next: bool,
+    /// The last watch fell silent, and nothing has come since.
+    silent: bool,
     listed: Option<Instant>,
     audited: Instant,
     failures: u32,
@@ -144,20 +148,11 @@ enum State {
     /// Decide: list or watch.
     Next,
     /// A page of a list is due.
-    Page {
-        token: Option<String>,
-        permit: OwnedSemaphorePermit,
-    },
+    Page { token: Option<String>, permit: Share },
     /// A page is arriving.
-    PageBody {
-        reader: PageReader,
-        permit: OwnedSemaphorePermit,
-    },
+    PageBody { reader: PageReader, permit: Share },
     /// Inside a streamed list.
-    Initial {
-        stream: Stream,
-        permit: OwnedSemaphorePermit,
-    },
+    Initial { stream: Stream, permit: Share },
     /// Following changes.
     Watching(Stream),
     /// Count the objects before the next watch.
@@ -175,18 +170,19 @@ struct Stream {
 }
 
 impl ListWatch {
-    /// Follows `resource`. Lists take a permit of `gate` while they run.
-    pub fn new(client: Client, resource: ApiResource, options: Options, gate: Arc<Semaphore>) -> Self {
+    /// Follows `resource`. Lists wait for their bytes of `budget`, which all kinds and clusters share.
+    pub fn new(client: Client, resource: ApiResource, options: Options, budget: Budget) -> Self {
         let streaming = options.streaming;
         ListWatch {
             client,
             resource,
             options,
-            gate,
+            budget,
             state: State::Next,
             version: None,
             streaming,
             pages_next: false,
+            silent: false,
             listed: None,
             audited: Instant::now(),
             failures: 0,
@@ -240,14 +236,7 @@ impl ListWatch {
 
     /// Begins a full list.
     async fn list(&mut self) -> Result<(), Error> {
-        let permit = self.gate.clone().acquire_owned().await;
-        // The gate is never closed; if it were, lists would be unbounded rather than stuck.
-        let Ok(permit) = permit else {
-            return Err(Error::Request {
-                call: self.what("list"),
-                message: "the gate for lists is closed".to_owned(),
-            });
-        };
+        let permit = self.budget.list().await;
         if self.streaming && !std::mem::take(&mut self.pages_next) {
             match open(self.client.clone(), self.opening(None)).await {
                 Ok(stream) => {
@@ -271,12 +260,12 @@ impl ListWatch {
     }
 
     /// Asks for one page.
-    async fn page(&mut self, token: Option<String>, permit: OwnedSemaphorePermit) -> Result<(), Error> {
+    async fn page(&mut self, token: Option<String>, permit: Share) -> Result<(), Error> {
         let mut call = Call::get(
             self.what("list"),
             self.resource.path(&self.options.selection.namespace, "", ""),
         );
-        call.timeout = HEAD_TIMEOUT;
+        call.timeout = self.options.answer_max;
         self.options.selection.query(&mut call.query);
         call.query.push(("limit", self.options.page_len.to_string()));
         let first = token.is_none();
@@ -302,7 +291,7 @@ impl ListWatch {
     }
 
     /// Reads a piece of a page.
-    async fn page_body(&mut self, mut reader: PageReader, permit: OwnedSemaphorePermit) -> Result<(), Error> {
+    async fn page_body(&mut self, mut reader: PageReader, permit: Share) -> Result<(), Error> {
         let queue = &mut self.queue;
         if !reader
             .read(LIST_PAUSE_MAX, |item| queue.push_back(Event::Listed(item)))
@@ -337,7 +326,7 @@ impl ListWatch {
     }
 
     /// Reads a streamed list until its end is marked.
-    async fn initial(&mut self, mut stream: Stream, permit: OwnedSemaphorePermit) -> Result<(), Error> {
+    async fn initial(&mut self, mut stream: Stream, permit: Share) -> Result<(), Error> {
         let Some(line) = stream.line(&self.what("list"), LIST_PAUSE_MAX).await? else {
             return Err(Error::Answer {
                 call: self.what("list"),
@@ -374,7 +363,10 @@ impl ListWatch {
     /// Begins to follow changes.
     async fn watch(&mut self) -> Result<(), Error> {
         let stream = open(self.client.clone(), self.opening(self.version.clone())).await?;
-        self.queue.push_back(Event::Live);
+        // That it is open says little where the one before was open too.
+        if !self.silent {
+            self.queue.push_back(Event::Live);
+        }
         self.state = State::Watching(stream);
         Ok(())
     }
@@ -383,7 +375,7 @@ impl ListWatch {
     async fn follow(&mut self, mut stream: Stream) -> Result<(), Error> {
         let what = self.what("watch");
         // Where bookmarks come, silence means that the stream is dead. Otherwise the server's own end is waited for.
-        let silence = if stream.bookmarks {
+        let silence = if stream.bookmarks || self.silent {
             self.options.silence_max
         } else {
             Duration::from_secs(self.options.watch_time.end + 30)
@@ -412,9 +404,16 @@ impl ListWatch {
                 if stream.started.elapsed() >= GOOD_AGE {
                     self.failures = 0;
                 }
+                // Once it may be the stream; the next one shows whether it is the server.
+                if matches!(error, Error::Timeout { .. }) && !std::mem::replace(&mut self.silent, true) {
+                    return Ok(());
+                }
                 return Err(error);
             }
         };
+        if std::mem::take(&mut self.silent) {
+            self.queue.push_back(Event::Live);
+        }
         let change = Change::read(&what, &line, true)?;
         match change.kind {
             Kind::Error => return Err(self.refused(&change.object)),
@@ -442,7 +441,7 @@ impl ListWatch {
             self.what("count"),
             self.resource.path(&self.options.selection.namespace, "", ""),
         );
-        call.timeout = HEAD_TIMEOUT;
+        call.timeout = self.options.answer_max;
         self.options.selection.query(&mut call.query);
         call.query.push(("limit", "1".to_owned()));
         let client = self.client.clone();
@@ -480,7 +479,7 @@ impl ListWatch {
         let verb = if version.is_some() { "watch" } else { "list" };
         let path = self.resource.path(&self.options.selection.namespace, "", "");
         let mut call = Call::get(self.what(verb), path).uncompressed();
-        call.timeout = HEAD_TIMEOUT;
+        call.timeout = self.options.answer_max;
         self.options.selection.query(&mut call.query);
         call.query.push(("watch", "true".to_owned()));
         call.query.push(("allowWatchBookmarks", "true".to_owned()));
@@ -511,7 +510,8 @@ impl ListWatch {
     /// What a failure means for the next step.
     fn failed(&mut self, error: Error) {
         let fresh = self.listed.is_some_and(|at| at.elapsed() < GOOD_AGE);
-        if error.gone() && self.version.take().is_some() && !fresh {
+        let expired = error.gone() && self.version.take().is_some();
+        if expired && !fresh {
             // The server has forgotten the version. Nothing is wrong; the list is due.
             tracing::debug!(
                 server = self.client.server(),
@@ -522,6 +522,15 @@ impl ListWatch {
             return;
         }
         self.failures = self.failures.saturating_add(1);
+        if expired && self.failures <= EXPIRIES_MAX {
+            // Still nothing is wrong, but a server that forgets so fast must not be asked in circles.
+            let until = Instant::now() + self.wait(self.options.wait_max);
+            self.state = State::Waiting {
+                until,
+                unreachable: false,
+            };
+            return;
+        }
         let unreachable = self.client.down_since().is_some();
         let wait = if unreachable {
             self.options.wait_min

@@ -78,6 +78,7 @@ pub struct ApiServer {
     pub(crate) controllers: Controllers,
     pub(crate) faults: Faults,
     requests: u64,
+    asked: BTreeMap<(&'static str, String), u64>,
     /// The time of the last request or step.
     clock: Timestamp,
 }
@@ -95,6 +96,7 @@ impl ApiServer {
             controllers: Controllers::default(),
             faults: Faults::new(options.seed),
             requests: 0,
+            asked: BTreeMap::new(),
             clock: now,
             options,
         };
@@ -160,6 +162,7 @@ impl ApiServer {
     /// Answers a request.
     pub fn handle(&mut self, request: &Request, now: Timestamp) -> Answer {
         self.requests += 1;
+        self.count_in(request);
         self.clock = now;
         if let Some(injury) = self.faults.injure(request) {
             match injury {
@@ -177,6 +180,20 @@ impl ApiServer {
             }
             Ok(answer) => answer,
             Err(refusal) => Answer::Document(refused(&refusal)),
+        }
+    }
+
+    fn count_in(&mut self, request: &Request) {
+        let query = Query::of(request);
+        let Some(place) = Place::parse(request.uri().path()) else {
+            return;
+        };
+        let verb = match query.get("sendInitialEvents") {
+            Some("true") => Ok("list"),
+            _ => request::verb(request.method(), &place, &query),
+        };
+        if let Ok(verb) = verb {
+            *self.asked.entry((verb, place.plural)).or_default() += 1;
         }
     }
 
@@ -221,6 +238,15 @@ impl ApiServer {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests
+    }
+
+    /// How often clients have asked this: a verb (a list that comes as a watch is a `list`) on a kind by its plural name, or
+    /// on all kinds if that is empty. Whatever became of it.
+    #[must_use]
+    pub fn asked(&self, verb: &str, plural: &str) -> u64 {
+        let counted = |(known, of): &(&str, String)| *known == verb && (plural.is_empty() || of == plural);
+        let counts = self.asked.iter().filter(|(what, _)| counted(what));
+        counts.map(|(_, times)| times).sum()
     }
 
     /// The number of the last change.

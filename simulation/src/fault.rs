@@ -12,6 +12,8 @@ pub struct Rule {
     pub verb: String,
     /// The plural name, such as `deployments`; empty for all.
     pub plural: String,
+    /// How the path begins, such as `/openapi/v3`; empty for all.
+    pub path: String,
     /// Of a hundred such requests so many, by chance; 100 for all.
     pub percent: u8,
     /// After so many have been hit the rule rests; None for never.
@@ -126,7 +128,8 @@ impl Faults {
         let at = self.rules.iter().position(|rule| {
             let fits = (rule.verb.is_empty() || asked == Some(rule.verb.as_str()))
                 && (rule.plural.is_empty()
-                    || place.as_ref().is_some_and(|place| place.plural == rule.plural));
+                    || place.as_ref().is_some_and(|place| place.plural == rule.plural))
+                && request.uri().path().starts_with(&rule.path);
             fits && rule.times != Some(0) && kind(&rule.fault)
         })?;
         let rule = &mut self.rules[at];

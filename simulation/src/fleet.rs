@@ -32,6 +32,8 @@ pub struct Fleet {
     pub seed: u64,
     /// Changes a second in each cluster.
     pub churn: u32,
+    /// Seconds between the bookmarks of a watch.
+    pub bookmark_seconds: u32,
     /// How clusters are spoken to.
     pub transport: Transport,
 }
@@ -45,6 +47,7 @@ impl Default for Fleet {
             unique: false,
             seed: 1,
             churn: 0,
+            bookmark_seconds: 60,
             transport: Transport::Plain,
         }
     }
@@ -79,6 +82,7 @@ impl Fleet {
         let options = Options {
             seed,
             controllers: false,
+            bookmark_seconds: self.bookmark_seconds,
             ..Options::default()
         };
         let mut server = ApiServer::new(options, now);

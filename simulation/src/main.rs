@@ -81,6 +81,7 @@ async fn serve(args: Serve) -> Result<()> {
             seed: args.seed,
             churn: args.churn,
             transport,
+            ..Fleet::default()
         };
         fleet.start().await?
     } else {

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::Future as _;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
@@ -59,6 +60,8 @@ pub struct Cluster {
 struct Shared {
     server: Arc<Mutex<ApiServer>>,
     work: Arc<Notify>,
+    /// Bytes of answers and events that were sent.
+    sent: Arc<AtomicU64>,
 }
 
 impl Cluster {
@@ -94,6 +97,7 @@ impl Cluster {
         let server = Shared {
             server: Arc::new(Mutex::new(server)),
             work: Arc::new(Notify::new()),
+            sent: Arc::default(),
         };
         let tasks = [
             tokio::spawn(accept(listener, acceptor, server.clone())),
@@ -143,6 +147,12 @@ impl Cluster {
             "users": [{"name": "admin", "user": {"token": ADMIN_TOKEN}}],
             "contexts": [{"name": "simulated", "context": {"cluster": "simulated", "user": "admin"}}],
         }))
+    }
+
+    /// Bytes of answers and events sent so far, without what HTTP adds.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.server.sent.load(Ordering::Relaxed)
     }
 
     /// The server, as long as this lives.
@@ -261,7 +271,12 @@ async fn answer(
         shared.work.notify_one();
     }
     match answer {
-        Answer::Document(response) => Ok(response.map(full)),
+        Answer::Document(response) => {
+            shared
+                .sent
+                .fetch_add(response.body().len() as u64, Ordering::Relaxed);
+            Ok(response.map(full))
+        }
         Answer::Watch(watch) => {
             let stream = WatchStream {
                 shared,
@@ -303,7 +318,9 @@ impl Stream for WatchStream {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
         loop {
             if !self.lines.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(join(std::mem::take(&mut self.lines))))));
+                let data = join(std::mem::take(&mut self.lines));
+                self.shared.sent.fetch_add(data.len() as u64, Ordering::Relaxed);
+                return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             let now = Timestamp::now();
             {

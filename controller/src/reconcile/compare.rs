@@ -87,7 +87,7 @@ pub(crate) enum Finding {
     /// Another Application tracks the live object too.
     Shared { key: Arc<ResourceKey>, other: Arc<str> },
     /// The objects of this kind cannot be listed, so nothing can be said about them.
-    KindUnknown { kind: GroupKind },
+    KindUnknown { kind: GroupKind, reason: String },
     /// A rule could not be applied, or a dry run was refused.
     Rule { key: Arc<ResourceKey>, message: String },
     /// It could not be compared.
@@ -104,8 +104,8 @@ pub(crate) struct Input<'a> {
     pub snapshot: &'a Snapshot,
     pub project: &'a AppProject,
     pub kinds: &'a (dyn Kinds + Sync),
-    /// Kinds of which not all objects are known at the moment.
-    pub incomplete: &'a (dyn Fn(&GroupKind) -> bool + Sync),
+    /// Why not all objects of a kind are known at the moment.
+    pub incomplete: &'a (dyn Fn(&GroupKind) -> Option<String> + Sync),
     pub rules: &'a Rules,
     /// What the API server said about applies, where it was asked.
     pub answers: &'a Answers,
@@ -165,10 +165,16 @@ pub(crate) fn compare(input: &Input<'_>, verdicts: &mut Verdicts) -> Outcome {
         }
         let kind = pair.key.group_kind();
         let incomplete = (input.incomplete)(&kind);
-        if incomplete && unknown_kinds.insert(kind.clone()) {
-            outcome.findings.push(Finding::KindUnknown { kind: kind.clone() });
+        let is_known = incomplete.is_none();
+        if let Some(reason) = incomplete
+            && unknown_kinds.insert(kind.clone())
+        {
+            outcome.findings.push(Finding::KindUnknown {
+                kind: kind.clone(),
+                reason,
+            });
         }
-        let (resource, counted) = managed(input, pair, verdict, &kind, incomplete, &finished);
+        let (resource, counted) = managed(input, pair, verdict, &kind, !is_known, &finished);
         outcome.status = worse(outcome.status, counted);
         outcome.resources.push(resource);
     }
@@ -503,7 +509,7 @@ mod tests {
                 snapshot: &state.snapshot(),
                 project: &self.project,
                 kinds: &Builtin,
-                incomplete: &|kind| self.incomplete.contains(kind),
+                incomplete: &|kind| self.incomplete.contains(kind).then(|| "refused".to_owned()),
                 rules: &rules,
                 answers: &self.answers,
                 target: Target {
@@ -674,7 +680,8 @@ mod tests {
         assert_eq!(
             outcome.findings,
             [Finding::KindUnknown {
-                kind: GroupKind::new("", "ConfigMap")
+                kind: GroupKind::new("", "ConfigMap"),
+                reason: "refused".to_owned(),
             }]
         );
     }

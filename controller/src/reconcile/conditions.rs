@@ -55,10 +55,12 @@ pub(crate) fn of_comparison<'a>(
                 other.replacen('_', "/", 1)
             ))
         }
-        compare::Finding::KindUnknown { kind } => ConditionType::ComparisonError.with_message(format!(
-            "The cluster's objects of kind {}/{} cannot be listed",
-            kind.group, kind.kind
-        )),
+        compare::Finding::KindUnknown { kind, reason } => {
+            ConditionType::ComparisonError.with_message(format!(
+                "The cluster's objects of kind {}/{} cannot be listed: {reason}",
+                kind.group, kind.kind
+            ))
+        }
         compare::Finding::Unknown { key, message } => {
             ConditionType::ComparisonError.with_message(format!("Failed to compare {key}: {message}"))
         }

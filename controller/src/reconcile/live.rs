@@ -16,7 +16,7 @@ use super::dry_run::{self, Answers};
 use super::manifest::{Desired, Manifest};
 use super::verdict::{self, Rules};
 use super::{Compared, Error, Memo, Request, conditions, health, spec_hash};
-use crate::clusters::{Cluster, Status};
+use crate::clusters::{Cluster, KindFailure, Status};
 use crate::context::AppKey;
 use crate::settings::Settings;
 
@@ -122,7 +122,10 @@ impl Task {
         let cluster_name = cluster.name();
         let kinds = ClusterKinds::new(&cluster, &settings);
         let failures = cluster.kind_failures();
-        let incomplete = |kind: &GroupKind| failures.iter().any(|failure| failure.kind == *kind);
+        let incomplete = |kind: &GroupKind| {
+            let failure = failures.iter().find(|failure| failure.kind == *kind);
+            failure.map(KindFailure::reason)
+        };
 
         let mut verdicts = match same {
             true => std::mem::take(&mut memo.lock().verdicts),

@@ -17,7 +17,7 @@ use super::writer::Message;
 pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiResource, scope: Scope) {
     let options = Options {
         selection: Selection::namespace(&scope.namespace),
-        ..Options::default()
+        ..shared.pace.kinds.clone()
     };
     let mut events = ListWatch::new(client, resource.clone(), options, shared.lists.clone());
     // An object of the running list could not be read, so the list does not say what is missing.

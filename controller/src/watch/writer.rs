@@ -246,7 +246,8 @@ impl Writer {
             return;
         };
         progress.failures += 1;
-        let refused = error.status().is_some();
+        // Who says no, and who says nothing at all, is not about to say something else.
+        let refused = error.status().is_some() || matches!(error, Error::Timeout { .. });
         if refused || progress.failures >= BREAKS_MAX {
             // What is wrong is wrong with this kind; the others need not wait for it.
             progress.settled = true;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use argosy_api::v1alpha1::ApplicationDestination;
 use argosy_controller::DirtySink;
-use argosy_controller::clusters::{Cluster, Clusters, DestinationError, Rules, Setup, Status};
+use argosy_controller::clusters::{Cluster, Clusters, DestinationError, Pace, Rules, Setup, Status};
 use argosy_kube_io::client::{Client, Options};
 use argosy_kube_io::target::{Delete, Patch, Propagation, Write};
 use argosy_kube_io::{ApiResource, ClusterAuth, Target, api, auth, connect};
@@ -94,6 +94,7 @@ impl World {
             owns: Arc::new(|_| true),
             fence: None,
             policy: auth::Policy::default(),
+            pace: Pace::default(),
             tasks: tasks.clone(),
         });
         clusters.ready().await;

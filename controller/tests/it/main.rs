@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod clusters;
+mod faults;
 mod operations;

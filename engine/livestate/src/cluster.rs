@@ -1,6 +1,6 @@
 //! How changes come in, and what they touch.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use argosy_object::{Document, GroupKind, Name, ResourceKey, intern};
@@ -23,6 +23,45 @@ pub struct ClusterState {
     pub(crate) relists: HashMap<Scope, Listed>,
     /// Uids that are known to be gone before the watch has said so, with their kind.
     deleted: HashMap<Arc<str>, GroupKind>,
+    gone: Gone,
+}
+
+/// The last objects that a watch has told the end of: tokens of their uids, and at which version that was. An API server
+/// that has fallen behind tells of such objects as if they were there, when a client comes back to it.
+#[derive(Default)]
+struct Gone {
+    order: VecDeque<u64>,
+    at: HashMap<u64, Box<str>>,
+}
+
+/// So many of them are remembered.
+const GONE_LEN: usize = 4096;
+
+impl Gone {
+    fn add(&mut self, deletion: &Deletion) {
+        if deletion.uid.is_empty() || deletion.resource_version.is_empty() {
+            return;
+        }
+        let uid = token(&*deletion.uid);
+        if self
+            .at
+            .insert(uid, deletion.resource_version.as_str().into())
+            .is_none()
+        {
+            self.order.push_back(uid);
+        }
+        if self.order.len() > GONE_LEN
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.at.remove(&oldest);
+        }
+    }
+
+    /// Whether this is news of an object from before its end.
+    fn is_news_of(&self, resource: &Resource) -> bool {
+        let at = self.at.get(&token(&*resource.uid));
+        at.is_some_and(|at| is_older(&resource.resource_version, at))
+    }
 }
 
 /// Something a watch says.
@@ -83,7 +122,7 @@ pub struct Update {
     pub tracked: bool,
 }
 
-/// Entries held, to see that what goes leaves nothing behind.
+/// Entries held, to see that what goes leaves nothing behind. (Which objects went last is remembered on purpose.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Footprint {
@@ -174,7 +213,8 @@ impl ClusterState {
     }
 
     pub(crate) fn upsert(&mut self, resource: Resource) -> Touched {
-        if !resource.uid.is_empty() && self.deleted.contains_key(&*resource.uid) {
+        let expected_to_go = !resource.uid.is_empty() && self.deleted.contains_key(&*resource.uid);
+        if expected_to_go || self.gone.is_news_of(&resource) {
             return Touched::nothing(resource.key);
         }
         let before = self.view.find(&resource.key);
@@ -196,6 +236,7 @@ impl ClusterState {
 
     fn delete(&mut self, deletion: Deletion) -> Touched {
         self.deleted.remove(deletion.uid.as_str());
+        self.gone.add(&deletion);
         let Some(id) = self.view.find(&deletion.key) else {
             return Touched::nothing(Arc::new(deletion.key));
         };

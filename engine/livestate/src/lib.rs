@@ -14,8 +14,8 @@
 //! | [`ownership`] | who owns whom, also where no owner reference says so |
 //! | [`snapshot`] | reads |
 //!
-//! Two rules keep readers from acting on the past. A change that is older than what is held is dropped, whatever
-//! connection it came over. And an incomplete list never deletes anything.
+//! Three rules keep readers from acting on the past. A change that is older than what is held is dropped, whatever
+//! connection it came over. So is one of an object that has gone since. And an incomplete list never deletes anything.
 
 pub mod cluster;
 mod index;

@@ -1,11 +1,9 @@
 use argosy_kube_io::client::{Client, Options};
 use argosy_kube_io::list_watch::{self, Event, ListWatch};
 use argosy_kube_io::target::Selection;
-use argosy_kube_io::{Class, ClusterAuth, Error, api, connect, discover, openapi};
+use argosy_kube_io::{Budget, Class, ClusterAuth, Error, api, connect, discover, openapi};
 use argosy_object::{GroupKind, GroupVersionKind};
 use argosy_test_cluster::Cluster;
-use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 use crate::{PATIENCE, target};
 
@@ -21,14 +19,14 @@ pub(crate) async fn calls_share_one_http2_connection(client: &Client) {
 
 pub(crate) async fn watches_are_spread_over_connections(client: &Client) {
     // An API server allows 100 streams a connection: the 101st watch on one would wait for ever.
-    let gate = Arc::new(Semaphore::new(8));
+    let budget = Budget::new(8 * Budget::LIST);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..130 {
         let options = list_watch::Options {
             selection: Selection::namespace("kube-system"),
             ..Default::default()
         };
-        let mut events = ListWatch::new(client.clone(), api::config_maps(), options, gate.clone());
+        let mut events = ListWatch::new(client.clone(), api::config_maps(), options, budget.clone());
         tasks.spawn(async move {
             while !matches!(events.next().await, Event::Live) {}
             events

@@ -1,16 +1,14 @@
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Instant;
 
 use argosy_kube_io::client::Client;
 use argosy_kube_io::list_watch::{self, Event, ListWatch};
 use argosy_kube_io::target::{Delete, Propagation, Selection, Write};
-use argosy_kube_io::{ApiResource, Target, api};
+use argosy_kube_io::{ApiResource, Budget, Target, api};
 use argosy_object::{Value, meta};
 use argosy_test_cluster::Cluster;
 use futures::StreamExt as _;
 use serde_json::json;
-use tokio::sync::Semaphore;
 
 use crate::{PATIENCE, config_map, target};
 
@@ -22,7 +20,7 @@ fn events(client: &Client, resource: ApiResource, streaming: bool) -> ListWatch 
         streaming,
         ..list_watch::Options::default()
     };
-    ListWatch::new(client.clone(), resource, options, Arc::new(Semaphore::new(1)))
+    ListWatch::new(client.clone(), resource, options, Budget::new(Budget::LIST))
 }
 
 async fn next(events: &mut ListWatch) -> Event {
@@ -128,7 +126,7 @@ pub(crate) async fn objects_are_counted_between_watches(client: &Client) {
         client.clone(),
         api::config_maps(),
         options,
-        Arc::new(Semaphore::new(1)),
+        Budget::new(Budget::LIST),
     );
     let names = listed(&mut events).await;
     loop {

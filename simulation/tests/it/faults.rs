@@ -12,6 +12,7 @@ fn rule(verb: &str, fault: Fault, times: u32) -> Rule {
     Rule {
         verb: verb.into(),
         plural: "configmaps".into(),
+        path: String::new(),
         percent: 100,
         times: Some(times),
         fault,

@@ -1,7 +1,8 @@
-use argosy_livestate::{Change, ClusterState};
+use argosy_livestate::{Change, ClusterState, Scope};
+use argosy_object::GroupKind;
 use serde_json::json;
 
-use crate::{apps, delete, key, object, upsert, web};
+use crate::{apps, delete, key, object, resource, upsert, web};
 
 #[test]
 fn a_change_concerns_the_application_that_tracks_the_object() {
@@ -183,4 +184,46 @@ fn a_token_secret_belongs_to_its_service_account() {
     secret["metadata"]["annotations"] =
         json!({"kubernetes.io/service-account.uid": "s1", "kubernetes.io/service-account.name": "robot"});
     assert_eq!(apps(&upsert(&mut state, &secret, None)), ["shop"]);
+}
+
+/// An API server that has fallen behind, after the client came back to it: it lists what was, and tells again what happened.
+#[test]
+fn a_server_that_has_fallen_behind_takes_nothing_back() {
+    let mut state = ClusterState::new();
+    let configs = Scope::all(GroupKind::new("", "ConfigMap"));
+    let map = |name: &str, version| object("v1", "ConfigMap", name, name, version, &[]);
+    upsert(&mut state, &map("changed", 1), Some("shop"));
+    upsert(&mut state, &map("deleted", 2), Some("shop"));
+    upsert(&mut state, &map("changed", 4), Some("shop"));
+    delete(&mut state, &key("", "ConfigMap", "deleted"), "deleted", 5);
+    upsert(&mut state, &map("created", 6), Some("shop"));
+    let names = |state: &ClusterState| -> Vec<(String, String)> {
+        let maps = state.snapshot().by_kind(&configs.kind);
+        maps.iter()
+            .map(|map| (map.key.name.clone(), map.resource_version.to_string()))
+            .collect()
+    };
+    let known = names(&state);
+    assert_eq!(
+        known,
+        [("changed".into(), "4".into()), ("created".into(), "6".into())]
+    );
+
+    state.begin_relist(&configs);
+    for (name, version) in [("changed", 1), ("deleted", 2)] {
+        state.relist(&configs, *resource(&map(name, version), Some("shop")));
+        assert_eq!(names(&state), known);
+    }
+    assert!(state.end_relist(&configs, "3").is_empty());
+    assert_eq!(
+        upsert(&mut state, &map("changed", 4), Some("shop")).change,
+        Change::Nothing
+    );
+    delete(&mut state, &key("", "ConfigMap", "deleted"), "deleted", 5);
+    assert_eq!(names(&state), known);
+
+    // Another object of the same name is another object.
+    let mut again = map("deleted", 7);
+    again["metadata"]["uid"] = "another".into();
+    assert_eq!(upsert(&mut state, &again, Some("shop")).change, Change::Added);
 }
