@@ -9,6 +9,7 @@
 //! | [`encode`] | how it is cut into sections and written down |
 //! | [`code`] | what the bytes mean |
 //! | [`typed`] | strings that are ids, times, digests, … |
+//! | [`squeeze`] | long texts, made small |
 //! | [`shape`] | skeletons, and the templates of their leaves |
 //! | [`pool`] | the tables that the process shares |
 //! | [`decode`] | the way back, of everything or of one field |
@@ -18,6 +19,7 @@ mod decode;
 mod encode;
 mod pool;
 mod shape;
+mod squeeze;
 mod tree;
 mod typed;
 

@@ -31,6 +31,7 @@ const LZ_LIKE: u8 = 0x0f;
 const PARTS: u8 = 0x10;
 const SECTION: u8 = 0x11;
 const LOCAL: u8 = 0x12;
+const SQUEEZED: u8 = 0x13;
 /// Four kinds, by the two low bits.
 const JSON: u8 = 0x14;
 const REGISTER: u8 = 0x18;
@@ -86,7 +87,8 @@ pub(super) enum Raw<'a> {
     Unsigned(u64),
     Signed(i64),
     Float(f64),
-    Text(&'a str),
+    /// The bytes of a text. Most are passed over, so nobody looks at them before they are wanted.
+    Text(&'a [u8]),
     Word(Id),
     Uuid(&'a [u8]),
     /// Seconds after the document's base.
@@ -96,8 +98,7 @@ pub(super) enum Raw<'a> {
     /// A value, then bytes in hexadecimal.
     Hex(&'a [u8], &'a [u8]),
     Base64(&'a [u8]),
-    /// Length of the text, compressed bytes, the word that is the dictionary.
-    Lz(usize, &'a [u8], Option<Id>),
+    Lz(Lz<'a>),
     /// Values that make up one string.
     Parts(&'a [u8]),
     Register(Register),
@@ -107,11 +108,23 @@ pub(super) enum Raw<'a> {
     Json(Style, &'a [u8]),
 }
 
+/// A compressed text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lz<'a> {
+    /// Length of the text.
+    pub(super) len: usize,
+    /// The word that is the dictionary.
+    pub(super) like: Option<Id>,
+    /// If the block is squeezed once more, its length before that.
+    pub(super) squeezed: Option<usize>,
+    pub(super) bytes: &'a [u8],
+}
+
 /// Bytes being read.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
-const OURS: &str = "a document reads what it wrote itself";
+pub(super) const OURS: &str = "a document reads what it wrote itself";
 
 impl<'a> Reader<'a> {
     pub(super) fn is_empty(&self) -> bool {
@@ -161,7 +174,6 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn value(&mut self) -> Raw<'a> {
-        let text = |bytes| Raw::Text(std::str::from_utf8(bytes).expect(OURS));
         match self.byte() {
             NULL => Raw::Null,
             FALSE => Raw::Bool(false),
@@ -169,7 +181,7 @@ impl<'a> Reader<'a> {
             UNSIGNED => Raw::Unsigned(self.number()),
             SIGNED => Raw::Signed(self.signed()),
             FLOAT => Raw::Float(f64::from_le_bytes(self.bytes(8).try_into().expect(OURS))),
-            TEXT => text(self.block()),
+            TEXT => Raw::Text(self.block()),
             WORD => Raw::Word(self.id()),
             UUID => Raw::Uuid(self.bytes(16)),
             TIME => Raw::Time(self.signed()),
@@ -184,9 +196,19 @@ impl<'a> Reader<'a> {
             BASE64 => Raw::Base64(self.block()),
             kind @ (LZ | LZ_LIKE) => {
                 let len = self.len();
-                let like = (kind == LZ_LIKE).then(|| self.id());
-                Raw::Lz(len, self.block(), like)
+                Raw::Lz(Lz {
+                    len,
+                    like: (kind == LZ_LIKE).then(|| self.id()),
+                    squeezed: None,
+                    bytes: self.block(),
+                })
             }
+            SQUEEZED => Raw::Lz(Lz {
+                len: self.len(),
+                like: self.id().checked_sub(1),
+                squeezed: Some(self.len()),
+                bytes: self.block(),
+            }),
             LOCAL => Raw::Local(self.len()),
             PARTS => Raw::Parts(self.block()),
             SECTION => Raw::Section(self.block()),
@@ -198,14 +220,13 @@ impl<'a> Reader<'a> {
                 Raw::Json(style, self.block())
             }
             kind @ REGISTER..SHORT_TEXT => Raw::Register(Register::ALL[usize::from(kind - REGISTER)]),
-            kind @ SHORT_TEXT..SMALL_NUMBER => text(self.bytes(usize::from(kind - SHORT_TEXT))),
+            kind @ SHORT_TEXT..SMALL_NUMBER => Raw::Text(self.bytes(usize::from(kind - SHORT_TEXT))),
             kind @ SMALL_NUMBER..WORD_14 => Raw::Unsigned(u64::from(kind - SMALL_NUMBER)),
             kind @ WORD_14..WORD_22 => Raw::Word(Id::from(kind - WORD_14) << 8 | Id::from(self.byte())),
             kind @ WORD_22.. => {
                 let (middle, low) = (self.byte(), self.byte());
                 Raw::Word(Id::from(kind - WORD_22) << 16 | Id::from(middle) << 8 | Id::from(low))
             }
-            kind => unreachable!("{OURS}, not {kind:#x}"),
         }
     }
 }
@@ -233,13 +254,13 @@ pub(super) trait Write: Extend<u8> {
         self.raw(bytes);
     }
 
-    fn text(&mut self, text: &str) {
-        if text.len() < usize::from(SMALL_NUMBER - SHORT_TEXT) {
-            self.raw(&[SHORT_TEXT + text.len() as u8]);
-            self.raw(text.as_bytes());
+    fn text(&mut self, bytes: &[u8]) {
+        if bytes.len() < usize::from(SMALL_NUMBER - SHORT_TEXT) {
+            self.raw(&[SHORT_TEXT + bytes.len() as u8]);
+            self.raw(bytes);
         } else {
             self.raw(&[TEXT]);
-            self.block(text.as_bytes());
+            self.block(bytes);
         }
     }
 
@@ -263,7 +284,7 @@ pub(super) trait Write: Extend<u8> {
                 self.raw(&[FLOAT]);
                 self.raw(&number.to_le_bytes());
             }
-            Raw::Text(text) => self.text(text),
+            Raw::Text(bytes) => self.text(bytes),
             Raw::Word(id) if id < 1 << 14 => self.raw(&[WORD_14 | (id >> 8) as u8, id as u8]),
             Raw::Word(id) if id < 1 << 22 => {
                 self.raw(&[WORD_22 | (id >> 16) as u8, (id >> 8) as u8, id as u8])
@@ -297,13 +318,24 @@ pub(super) trait Write: Extend<u8> {
                 self.raw(&[BASE64]);
                 self.block(bytes);
             }
-            Raw::Lz(len, bytes, like) => {
-                self.raw(&[if like.is_some() { LZ_LIKE } else { LZ }]);
-                self.number(len as u64);
-                if let Some(like) = like {
-                    self.number(u64::from(like));
+            Raw::Lz(text) => {
+                self.raw(&[match (text.squeezed, text.like) {
+                    (Some(_), _) => SQUEEZED,
+                    (None, Some(_)) => LZ_LIKE,
+                    (None, None) => LZ,
+                }]);
+                self.number(text.len as u64);
+                match text.squeezed {
+                    Some(len) => {
+                        self.number(text.like.map_or(0, |like| u64::from(like) + 1));
+                        self.number(len as u64);
+                    }
+                    None => text
+                        .like
+                        .into_iter()
+                        .for_each(|like| self.number(u64::from(like))),
                 }
-                self.block(bytes);
+                self.block(text.bytes);
             }
             Raw::Parts(bytes) => {
                 self.raw(&[PARTS]);
@@ -365,7 +397,7 @@ pub(super) fn used_by_values(values: &[u8], tell: &mut impl FnMut(Used)) {
     let mut reader = Reader(values);
     while !reader.is_empty() {
         match reader.value() {
-            Raw::Word(id) | Raw::Lz(_, _, Some(id)) => tell(Used::Word(id)),
+            Raw::Word(id) | Raw::Lz(Lz { like: Some(id), .. }) => tell(Used::Word(id)),
             Raw::Local(_) => tell(Used::Local),
             Raw::Hex(prefix, _) => used_by_values(prefix, tell),
             Raw::Parts(parts) => used_by_values(parts, tell),

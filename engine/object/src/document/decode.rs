@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use super::code::{Raw, Reader, Register, shape_id};
+use super::code::{OURS, Raw, Reader, Register, shape_id};
 use super::encode::{registers, write_json};
 use super::shape::{Fixed, Part, SHAPES, Shape, Step, WORDS, unpack};
-use super::typed;
+use super::{squeeze, typed};
 use crate::{Map, Name, Value};
 
 /// A document being read.
@@ -30,6 +30,7 @@ impl<'a> Decoder<'a> {
         let Raw::Text(name) = reader.value() else {
             unreachable!("the name of a document is written as text")
         };
+        let name = std::str::from_utf8(name).expect(OURS);
         Decoder {
             base,
             name,
@@ -161,7 +162,7 @@ impl<'a> Decoder<'a> {
     /// The string that a value is.
     fn text(&self, raw: Raw<'_>) -> Cow<'_, str> {
         match raw {
-            Raw::Text(text) => Cow::Owned(text.to_owned()),
+            Raw::Text(bytes) => Cow::Owned(std::str::from_utf8(bytes).expect(OURS).to_owned()),
             Raw::Word(id) => Cow::Owned(WORDS.with(id, |word| word.to_string())),
             Raw::Uuid(bytes) => Cow::Owned(typed::uuid_text(bytes)),
             Raw::Time(after) => Cow::Owned(typed::time_text(self.base + after)),
@@ -173,16 +174,7 @@ impl<'a> Decoder<'a> {
                 Cow::Owned(text)
             }
             Raw::Base64(bytes) => Cow::Owned(typed::base64_text(bytes)),
-            Raw::Lz(len, bytes, like) => {
-                let text = match like {
-                    Some(like) => WORDS.with(like, |word| {
-                        lz4_flex::block::decompress_with_dict(bytes, len, word.as_bytes())
-                    }),
-                    None => lz4_flex::block::decompress(bytes, len),
-                };
-                let text = text.expect("the document compressed these bytes itself");
-                Cow::Owned(String::from_utf8(text).expect("the document compressed a text"))
-            }
+            Raw::Lz(text) => Cow::Owned(squeeze::text(&text)),
             Raw::Parts(parts) => {
                 let (mut reader, mut text) = (Reader(parts), String::new());
                 while !reader.is_empty() {

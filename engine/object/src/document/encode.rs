@@ -12,14 +12,17 @@ use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use std::hash::BuildHasher;
 
-use super::code::{Raw, Register, Style, Write, shape_head, used_by_section, used_by_values};
+use super::code::{Lz, Raw, Register, Style, Write, shape_head, used_by_section, used_by_values};
 use super::pool::seen_before;
 use super::shape::{Fixed, Nested, Part, SHAPES, Shape, Step, WORDS, pack, release};
+use super::squeeze::Squeezed;
 use super::tree::Node;
 use super::typed::{self, Typed};
 
 /// Steps that are worth a section.
 const SECTION_FROM: usize = 24;
+/// Steps that are in hand at once in most documents.
+const STEPS_LEN: usize = 256;
 /// Shorter texts take as much room as a word's number.
 const WORD_FROM: usize = 3;
 /// Texts that may be made of registers.
@@ -86,8 +89,8 @@ pub(super) fn encode(node: Node<'_>, bump: &Bump) -> Box<[u8]> {
         registers: registers(name, namespace, uid, version),
         base,
         depth: 0,
-        steps: Vec::new(),
-        leaves: Vec::new(),
+        steps: Vec::with_capacity(STEPS_LEN),
+        leaves: Vec::with_capacity(STEPS_LEN / 2),
         locals: RefCell::new(Locals {
             known: Vec::new(),
             bytes: BumpVec::new_in(bump),
@@ -95,7 +98,7 @@ pub(super) fn encode(node: Node<'_>, bump: &Bump) -> Box<[u8]> {
     };
     let mut out = BumpVec::with_capacity_in(512, bump);
     out.signed(base);
-    out.value(&Raw::Text(name));
+    out.value(&Raw::Text(name.as_bytes()));
     for text in [namespace, uid, version] {
         encoder.plain(text, None, &mut out);
     }
@@ -270,19 +273,20 @@ impl<'a> Encoder<'a> {
     /// document's own among its locals, so that it stands there once. `fixed` is what the template says in its place.
     fn text(&self, text: &str, fixed: Option<&Fixed>, out: &mut BumpVec<'a, u8>) {
         if text.len() < WORD_FROM {
-            return out.text(text);
+            return out.text(text.as_bytes());
         }
         if let Some(register) = self.register(text) {
             return out.value(&Raw::Register(register));
         }
-        if self.shared_text(text, out) {
+        let typed = typed::read(text);
+        if self.shared_text(typed.as_ref(), out) {
             return;
         }
         let hash = HASHER.hash_one(text);
         if let Some(number) = self.locals.borrow().find(hash, text) {
             return out.value(&Raw::Local(number));
         }
-        let is_uuid = matches!(typed::read(text), Some(Typed::Uuid(_)));
+        let is_uuid = matches!(typed, Some(Typed::Uuid(_)));
         let quoted = quoted(text);
         let is_unique = is_uuid || quoted.is_some_and(|(_, inner, _)| typed::read(inner).is_some());
         if !is_unique && word(text, hash, out) {
@@ -293,7 +297,7 @@ impl<'a> Encoder<'a> {
             let mut parts = BumpVec::new_in(self.bump);
             self.plain(before, None, &mut parts);
             self.text(inner, None, &mut parts);
-            parts.text(after);
+            parts.text(after.as_bytes());
             own.value(&Raw::Parts(&parts));
         } else if let Some(found) = self.parts(text) {
             let mut parts = BumpVec::new_in(self.bump);
@@ -305,7 +309,7 @@ impl<'a> Encoder<'a> {
             }
             own.value(&Raw::Parts(&parts));
         } else {
-            self.own_text(text, fixed, &mut own);
+            self.own_text(text, typed, fixed, &mut own);
         }
         if own.len() < LOCAL_FROM {
             return out.raw(&own);
@@ -319,29 +323,35 @@ impl<'a> Encoder<'a> {
 
     /// The same without registers and locals: what stands before they are known.
     fn plain(&self, text: &str, fixed: Option<&Fixed>, out: &mut BumpVec<'a, u8>) {
+        let typed = typed::read(text);
         let taken = text.len() >= WORD_FROM
-            && (self.shared_text(text, out)
-                || !matches!(typed::read(text), Some(Typed::Uuid(_)))
-                    && word(text, HASHER.hash_one(text), out));
+            && (self.shared_text(typed.as_ref(), out)
+                || !matches!(typed, Some(Typed::Uuid(_))) && word(text, HASHER.hash_one(text), out));
         if !taken {
-            self.own_text(text, fixed, out);
+            self.own_text(text, typed, fixed, out);
         }
     }
 
     /// Writes what is short because of what it is.
-    fn shared_text(&self, text: &str, out: &mut BumpVec<'a, u8>) -> bool {
-        match typed::read(text) {
+    fn shared_text(&self, typed: Option<&Typed<'_>>, out: &mut BumpVec<'a, u8>) -> bool {
+        match typed {
             Some(Typed::Time(seconds)) => out.value(&Raw::Time(seconds - self.base)),
-            Some(Typed::Digits(number)) => out.value(&Raw::Digits(number)),
-            Some(Typed::Ipv4(bytes)) => out.value(&Raw::Ipv4(&bytes)),
+            Some(Typed::Digits(number)) => out.value(&Raw::Digits(*number)),
+            Some(Typed::Ipv4(bytes)) => out.value(&Raw::Ipv4(bytes)),
             _ => return false,
         }
         true
     }
 
     /// Writes a text that nothing else is known to have.
-    fn own_text(&self, text: &str, fixed: Option<&Fixed>, out: &mut BumpVec<'a, u8>) {
-        match typed::read(text) {
+    fn own_text(
+        &self,
+        text: &str,
+        typed: Option<Typed<'_>>,
+        fixed: Option<&Fixed>,
+        out: &mut BumpVec<'a, u8>,
+    ) {
+        match typed {
             Some(Typed::Uuid(bytes)) => return out.value(&Raw::Uuid(&bytes)),
             Some(Typed::Base64(bytes)) => return out.value(&Raw::Base64(&bytes)),
             Some(Typed::Hex(prefix, bytes)) => {
@@ -356,18 +366,20 @@ impl<'a> Encoder<'a> {
                 Some(Fixed::Text(like)) if like.len() >= LZ_FROM => Some(like),
                 _ => None,
             };
-            let compressed = match like {
-                Some(like) => lz4_flex::block::compress_with_dict(text.as_bytes(), like.as_bytes()),
-                None => lz4_flex::block::compress(text.as_bytes()),
-            };
-            if compressed.len() + 8 < text.len() {
+            let squeezed = Squeezed::of(text, like.map(|like| &**like));
+            if squeezed.bytes.len() + 8 < text.len() {
                 let like = like.map(|like| {
                     WORDS.find_or_add(HASHER.hash_one(&**like), |word| word == like, || like.clone())
                 });
-                return out.value(&Raw::Lz(text.len(), &compressed, like));
+                return out.value(&Raw::Lz(Lz {
+                    len: text.len(),
+                    like,
+                    squeezed: squeezed.block_len,
+                    bytes: &squeezed.bytes,
+                }));
             }
         }
-        out.text(text);
+        out.text(text.as_bytes());
     }
 
     fn register(&self, text: &str) -> Option<Register> {

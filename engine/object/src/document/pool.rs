@@ -109,6 +109,10 @@ impl<T> Shard<T> {
             self.entries[at as usize] = entry;
             at
         } else {
+            if self.entries.len() == self.entries.capacity() {
+                // Doubling would leave a third of a large table empty.
+                self.entries.reserve_exact(self.entries.len() / 8 + 8);
+            }
             self.entries.push(entry);
             u32::try_from(self.entries.len() - 1).expect("a table holds fewer than 2^26 items a shard")
         };

@@ -7,6 +7,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::{Map, Value};
 
+/// Most lists and maps are no longer; what is left over goes with the scratch memory.
+const LIST_LEN: usize = 4;
+const MAP_LEN: usize = 8;
+
 /// A part of the tree. Maps are sorted by key, each key once.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node<'a> {
@@ -24,10 +28,20 @@ pub(super) enum Node<'a> {
 impl<'a> Node<'a> {
     /// Reads JSON text.
     pub(super) fn read(json: &'a [u8], bump: &'a Bump) -> Result<Self, serde_json::Error> {
-        let mut reader = serde_json::Deserializer::from_slice(json);
-        let node = Seed(bump).deserialize(&mut reader)?;
-        reader.end()?;
-        Ok(node)
+        fn read<'a, R: serde_json::de::Read<'a>>(
+            mut reader: serde_json::Deserializer<R>,
+            bump: &'a Bump,
+        ) -> Result<Node<'a>, serde_json::Error> {
+            let node = Seed(bump).deserialize(&mut reader)?;
+            reader.end()?;
+            Ok(node)
+        }
+        match std::str::from_utf8(json) {
+            // Once for all strings in it is much faster than for each.
+            Ok(text) => read(serde_json::Deserializer::from_str(text), bump),
+            // Says where it is no text.
+            Err(_) => read(serde_json::Deserializer::from_slice(json), bump),
+        }
     }
 
     /// The tree of a value.
@@ -176,7 +190,7 @@ impl<'a> Visitor<'a> for Seed<'a> {
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut items: A) -> Result<Node<'a>, A::Error> {
-        let mut list = BumpVec::new_in(self.0);
+        let mut list = BumpVec::with_capacity_in(LIST_LEN, self.0);
         while let Some(item) = items.next_element_seed(self)? {
             list.push(item);
         }
@@ -184,7 +198,7 @@ impl<'a> Visitor<'a> for Seed<'a> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut entries: A) -> Result<Node<'a>, A::Error> {
-        let mut map: BumpVec<'a, (&'a str, Node<'a>)> = BumpVec::new_in(self.0);
+        let mut map: BumpVec<'a, (&'a str, Node<'a>)> = BumpVec::with_capacity_in(MAP_LEN, self.0);
         let mut sorted = true;
         while let Some(name) = entries.next_key_seed(self)? {
             let Node::Text(name) = name else {
