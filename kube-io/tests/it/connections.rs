@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use argosy_kube_io::client::{Client, Options};
 use argosy_kube_io::list_watch::{self, Event, ListWatch};
 use argosy_kube_io::target::Selection;
