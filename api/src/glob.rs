@@ -59,6 +59,12 @@ impl Glob {
 
     /// Whether the whole text matches.
     pub fn matches(&self, text: &str) -> bool {
+        let reached = self.run(text);
+        reached.list.iter().any(|&at| self.program[at] == Step::Accept)
+    }
+
+    /// Where the automaton is after a text.
+    fn run(&self, text: &str) -> States {
         let mut now = States::new(self.program.len());
         let mut next = States::new(self.program.len());
         now.add(&self.program, 0);
@@ -79,11 +85,39 @@ impl Glob {
             }
             std::mem::swap(&mut now, &mut next);
             if now.list.is_empty() {
-                return false;
+                break;
             }
         }
-        now.list.iter().any(|&at| self.program[at] == Step::Accept)
+        now
     }
+
+    /// What of the texts that begin with `prefix` matches.
+    pub fn beginning_with(&self, prefix: &str) -> Share {
+        let reached = self.run(prefix);
+        let all_the_rest = |&at: &usize| {
+            // A star at the end: any character, and back to before it, or the end.
+            self.program[at] == Step::Any { except: None }
+                && at > 0
+                && self.program.get(at + 1) == Some(&Step::Jump(at - 1))
+                && self.program.get(at + 2) == Some(&Step::Accept)
+        };
+        match reached.list.as_slice() {
+            [] => Share::Nothing,
+            list if list.iter().any(all_the_rest) => Share::Everything,
+            _ => Share::Something,
+        }
+    }
+}
+
+/// How much of some texts matches a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// None of them.
+    Nothing,
+    /// It may be any part of them.
+    Something,
+    /// All of them.
+    Everything,
 }
 
 /// Whether a text matches a pattern; a malformed pattern matches nothing, as in Argo CD.

@@ -7,16 +7,20 @@
 //!
 //! [`Policy::parse`] reads a text, [`Access::of`] collects the rules of one person from all policies that count for
 //! them, and [`Access::allows`] answers. Lists narrow the access to one resource and action first ([`Access::narrow`]),
-//! so that each object costs only its own comparison.
+//! then to one project ([`Objects::beginning_with`]): mostly all of it or nothing of it is left, and no object is compared.
 
 mod builtin;
+mod config;
 mod policy;
 
 pub use builtin::builtin;
+pub use config::Config;
 pub use policy::{Error, MatchMode, Policy, Rule};
 
 use std::collections::HashSet;
 use std::sync::Arc;
+
+use argosy_api::glob::Share;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +48,17 @@ impl Verdict {
     /// May it be done?
     pub fn allowed(&self) -> bool {
         matches!(self, Verdict::Allowed(_))
+    }
+}
+
+/// The rule that decides, in words.
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Verdict::Allowed(rule) => write!(formatter, "allowed by: {}", rule.text),
+            Verdict::Denied(rule) => write!(formatter, "denied by: {}", rule.text),
+            Verdict::Unmatched => formatter.write_str("no rule allows it"),
+        }
     }
 }
 
@@ -119,6 +134,54 @@ impl Objects {
             fitting.peek().is_some() && fitting.all(|rule| rule.allow)
         })
     }
+
+    /// Those of them that begin with `prefix`, such as all that are of one project.
+    pub fn beginning_with(&self, prefix: &str) -> Reach {
+        let mut left = Vec::new();
+        for chain in &self.0 {
+            let fitting: Vec<_> = chain
+                .iter()
+                .map(|rule| (rule, rule.object.beginning_with(prefix)))
+                .filter(|(_, share)| *share != Share::Nothing)
+                .collect();
+            let denied = fitting.iter().any(|(rule, _)| !rule.allow);
+            let whole = fitting
+                .iter()
+                .any(|(rule, share)| rule.allow && *share == Share::Everything);
+            if whole && !denied {
+                return Reach::Everything;
+            }
+            if fitting.iter().any(|(rule, _)| rule.allow) {
+                left.push(fitting.into_iter().map(|(rule, _)| rule.clone()).collect());
+            }
+        }
+        match left.is_empty() {
+            true => Reach::Nothing,
+            false => Reach::Some(Objects(left)),
+        }
+    }
+}
+
+/// What is allowed of the objects that begin with one text.
+#[derive(Clone, Debug)]
+pub enum Reach {
+    /// None of them.
+    Nothing,
+    /// These of them.
+    Some(Objects),
+    /// All of them.
+    Everything,
+}
+
+impl Reach {
+    /// Is this object, which begins with that text, allowed?
+    pub fn contains(&self, object: &str) -> bool {
+        match self {
+            Reach::Nothing => false,
+            Reach::Some(objects) => objects.contain(object),
+            Reach::Everything => true,
+        }
+    }
 }
 
 /// The rules of `name` and of every role it has.
@@ -165,11 +228,12 @@ mod tests {
             action,
             object,
         });
-        assert_eq!(
-            whole,
-            access.narrow(resource, action).contain(object),
-            "narrowing changes no answer"
-        );
+        let objects = access.narrow(resource, action);
+        assert_eq!(whole, objects.contain(object), "narrowing changes no answer");
+        for end in (0..=object.len()).filter(|end| object.is_char_boundary(*end)) {
+            let reach = objects.beginning_with(&object[..end]);
+            assert_eq!(whole, reach.contains(object), "{}: {reach:?}", &object[..end]);
+        }
         whole
     }
 
@@ -308,6 +372,69 @@ mod tests {
             &["ops", "admin"],
             ("applications", "delete", "prod/a")
         ));
+    }
+
+    #[test]
+    fn projects_are_seen_as_wholes_where_that_can_be_told() {
+        let of = |policy: &str, mode, prefix: &str| {
+            let policy = Policy::parse(policy, mode).unwrap();
+            let access = Access::of(&[builtin(), &policy], ["dev"]);
+            match access.narrow("applications", "get").beginning_with(prefix) {
+                Reach::Nothing => "nothing",
+                Reach::Some(_) => "some",
+                Reach::Everything => "everything",
+            }
+        };
+        let team = "p, dev, applications, get, team-a/*, allow";
+        assert_eq!(of(team, MatchMode::Glob, "team-a/"), "everything");
+        assert_eq!(of(team, MatchMode::Glob, "team-b/"), "nothing");
+        assert_eq!(
+            of("g, dev, role:readonly", MatchMode::Glob, "team-a/"),
+            "everything"
+        );
+        assert_eq!(
+            of(
+                "p, dev, applications, get, team-*/web, allow",
+                MatchMode::Glob,
+                "team-a/"
+            ),
+            "some"
+        );
+        assert_eq!(
+            of(
+                "p, dev, applications, get, team-a/web, allow",
+                MatchMode::Glob,
+                "team-a/"
+            ),
+            "some"
+        );
+        assert_eq!(
+            of(
+                "p, dev, applications, get, team-a/web, allow",
+                MatchMode::Glob,
+                "team-ab/"
+            ),
+            "nothing"
+        );
+        let but = format!("{team}\np, dev, applications, get, */secret, deny");
+        assert_eq!(of(&but, MatchMode::Glob, "team-a/"), "some");
+        assert_eq!(
+            of(
+                "p, dev, applications, get, team-a/*, deny",
+                MatchMode::Glob,
+                "team-a/"
+            ),
+            "nothing"
+        );
+        // A regular expression is looked at object by object.
+        assert_eq!(
+            of(
+                "p, dev, applications, get, team-a/.*, allow",
+                MatchMode::Regex,
+                "team-b/"
+            ),
+            "some"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use argosy_api::glob::Glob;
+use argosy_api::glob::{Glob, Share};
 use regex::Regex;
 
 use crate::Request;
@@ -80,6 +80,17 @@ impl Pattern {
             Pattern::Exactly(own) => **own == *text,
             Pattern::Glob(glob) => glob.matches(text),
             Pattern::Regex(regex) => regex.is_match(text),
+        }
+    }
+
+    /// What of the texts that begin with `prefix` matches. A regular expression may match any of them.
+    pub(crate) fn beginning_with(&self, prefix: &str) -> Share {
+        match self {
+            Pattern::Anything => Share::Everything,
+            Pattern::Exactly(own) if own.starts_with(prefix) => Share::Something,
+            Pattern::Exactly(_) => Share::Nothing,
+            Pattern::Glob(glob) => glob.beginning_with(prefix),
+            Pattern::Regex(_) => Share::Something,
         }
     }
 }

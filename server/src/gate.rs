@@ -6,19 +6,23 @@
 //!
 //! What is not there and what one may not see are the same answer.
 
+mod view;
+
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use argosy_api::v1alpha1::{AppProject, Application};
-use argosy_rbac::{Access, Objects, Policy, Request, Verdict, builtin};
+use argosy_rbac::{Access, Policy, Request, Verdict, builtin};
 use parking_lot::Mutex;
 use tonic::Status;
 
 use crate::auth::Caller;
 use crate::state::{ControlPlane, Rbac};
 use crate::status;
+
+use view::Partition;
 
 /// What a caller wants to do.
 pub(crate) trait Verb: Send + std::marker::Sync + 'static {
@@ -146,6 +150,7 @@ pub(crate) struct Gate {
     /// Nobody is asked who they are.
     disabled: bool,
     projects: Mutex<HashMap<String, ProjectPolicy>>,
+    partitions: Mutex<HashMap<view::Asking, Arc<Partition>>>,
 }
 
 /// The policies of a project's roles, compiled, with what they were compiled from.
@@ -165,6 +170,7 @@ impl Gate {
             plane,
             disabled,
             projects: Mutex::default(),
+            partitions: Mutex::default(),
         }
     }
 
@@ -216,17 +222,6 @@ impl Gate {
     ) -> Vec<Granted<T, V>> {
         let mut view = self.view::<V>(caller);
         list.into_iter().filter_map(|shut| view.open(shut)).collect()
-    }
-
-    /// The eyes of a caller, to look at many objects with.
-    pub(crate) fn view<V: Verb>(&self, caller: &Caller) -> View<'_, V> {
-        View {
-            gate: self,
-            caller: caller.clone(),
-            rbac: self.plane.settings().rbac.clone(),
-            known: HashMap::new(),
-            verb: PhantomData,
-        }
     }
 
     /// Opens an Application by what a request says of it.
@@ -289,10 +284,10 @@ impl Gate {
         }
     }
 
-    /// May the caller do this? For `account can-i`, which asks without an object at hand.
-    pub(crate) fn can(&self, caller: &Caller, resource: &str, action: &str, object: &str) -> bool {
+    /// May the caller do this, and by which rule? For `account can-i`, which asks without an object at hand.
+    pub(crate) fn ask(&self, caller: &Caller, resource: &str, action: &str, object: &str) -> Verdict {
         let project = self.project_of(resource, object);
-        self.explain(caller, resource, action, object, &project).allowed()
+        self.explain(caller, resource, action, object, &project)
     }
 
     fn project_of(&self, resource: &str, object: &str) -> String {
@@ -383,33 +378,6 @@ impl Gate {
         };
         projects.insert(name.clone(), known);
         policy
-    }
-}
-
-/// What a caller may do `V` with, remembered by project while a list is gone through.
-pub(crate) struct View<'a, V> {
-    gate: &'a Gate,
-    caller: Caller,
-    rbac: Arc<Rbac>,
-    known: HashMap<(&'static str, String), Objects>,
-    verb: PhantomData<V>,
-}
-
-impl<V: Verb> View<'_, V> {
-    /// Opens the object, if the caller may.
-    pub(crate) fn open<T>(&mut self, shut: Shut<T>) -> Option<Granted<T, V>> {
-        let Shut { name, object } = shut;
-        let (gate, caller, rbac) = (self.gate, &self.caller, &self.rbac);
-        let key = (name.resource, name.project.clone());
-        let objects = self.known.entry(key).or_insert_with(|| {
-            gate.access(caller, rbac, &name.project)
-                .narrow(name.resource, V::ACTION)
-        });
-        objects.contain(&name.object).then(|| Granted {
-            name,
-            object,
-            verb: PhantomData,
-        })
     }
 }
 

@@ -12,6 +12,7 @@ mod gate;
 mod listener;
 mod live;
 mod metrics;
+mod openpgp;
 mod rest;
 mod run;
 mod selector;

@@ -1,7 +1,9 @@
 //! The numbers of the server, by Argo CD's names.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -26,12 +28,17 @@ struct Repo {
     repo: String,
 }
 
+/// Repositories of webhooks that have a row of their own.
+const REPOS_MAX: usize = 1000;
+
 /// Counters of the server.
 #[derive(Default)]
 pub(crate) struct Metrics {
     handled: Family<Handled, Counter>,
     logins: Family<Login, Counter>,
     webhooks: Family<Repo, Counter>,
+    /// Repositories that have a row of their own.
+    hooked: Mutex<HashSet<String>>,
     in_flight: Gauge,
 }
 
@@ -65,6 +72,8 @@ impl Metrics {
 
     /// A call was answered.
     pub(crate) fn handled(&self, path: &str, code: &str) {
+        // What there is not has a name of the caller's choice, which makes no row.
+        let path = if code == "Unimplemented" { "" } else { path };
         let (service, method) = path.trim_start_matches('/').split_once('/').unwrap_or_default();
         self.handled
             .get_or_create(&Handled {
@@ -79,8 +88,15 @@ impl Metrics {
         }
     }
 
-    /// A webhook about this repository was taken.
+    /// A webhook about this repository was taken. Anybody may send one about any: those beyond the first thousand have one
+    /// row together.
     pub(crate) fn webhook(&self, repo: &str) {
+        let mut known = self.hooked.lock();
+        let repo = if known.contains(repo) || known.len() < REPOS_MAX && known.insert(repo.to_owned()) {
+            repo
+        } else {
+            "other"
+        };
         self.webhooks
             .get_or_create(&Repo {
                 repo: repo.to_owned(),

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 pub(crate) use rows::{ConfigMap, Secret};
 pub(crate) use settings::{Rbac, Settings};
-pub(crate) use table::{Event, Table};
+pub(crate) use table::{Event, Rows, Table};
 
 use crate::gate::Shut;
 
@@ -202,13 +202,22 @@ impl ControlPlane {
         self.apps.get(namespace, name).map(|app| self.shut_app(app))
     }
 
-    /// All Applications.
-    pub(crate) fn apps(&self) -> Vec<Shut<Arc<Application>>> {
-        self.apps
-            .all()
-            .into_iter()
-            .map(|app| self.shut_app(app))
-            .collect()
+    /// Applications as the gate needs them: it leaves out what may not be seen before anything is made of it.
+    pub(crate) fn apps_for_gate<R>(&self, read: impl FnOnce(&Rows<Application>) -> R) -> R {
+        self.apps.read(read)
+    }
+
+    /// The same, and everything that happens to Applications afterwards.
+    pub(crate) fn watch_apps_for_gate<R>(
+        &self,
+        read: impl FnOnce(&Rows<Application>) -> R,
+    ) -> (R, tokio::sync::broadcast::Receiver<Event<Application>>) {
+        self.apps.read_and_events(read)
+    }
+
+    /// Another number after every change of a project.
+    pub(crate) fn projects_generation(&self) -> u64 {
+        self.projects.generation()
     }
 
     /// How many Applications are so. A number tells nothing about any one of them.
@@ -216,15 +225,9 @@ impl ControlPlane {
         self.apps.all().iter().filter(|app| so(app)).count()
     }
 
-    /// Everything that happens to Applications, and how all of them are now.
-    pub(crate) fn watch_apps(
-        &self,
-    ) -> (
-        Vec<Shut<Arc<Application>>>,
-        tokio::sync::broadcast::Receiver<Event<Application>>,
-    ) {
-        let (rows, events) = self.apps.all_and_events();
-        (rows.into_iter().map(|app| self.shut_app(app)).collect(), events)
+    /// Everything that happens to Applications. What it tells is to be shown to the gate.
+    pub(crate) fn app_events(&self) -> tokio::sync::broadcast::Receiver<Event<Application>> {
+        self.apps.events()
     }
 
     /// Shuts an Application: one that is about to be made, or one that an event told.

@@ -22,6 +22,8 @@ use crate::state::ControlPlane;
 
 /// Pushes that may wait; Argo CD's length of the queue.
 const WAITING_MAX: usize = 50_000;
+/// Bytes of changed files that may wait. A push whose files go beyond is taken without them: then it concerns every path.
+const FILES_LEN_MAX: usize = 16 << 20;
 /// How long pushes gather.
 const GATHER: Duration = Duration::from_secs(1);
 
@@ -47,8 +49,34 @@ pub(crate) struct Webhooks {
 
 #[derive(Default)]
 struct Waiting {
-    pushes: Mutex<HashSet<Push>>,
+    gathered: Mutex<Gathered>,
     some: Notify,
+}
+
+/// What has come in since Applications were last looked through. Its size is bounded, whatever comes in.
+#[derive(Default)]
+struct Gathered {
+    pushes: HashSet<Push>,
+    files_len: usize,
+}
+
+impl Gathered {
+    /// Takes pushes in; false if there is no room.
+    fn take(&mut self, pushes: Vec<Push>) -> bool {
+        if self.pushes.len() + pushes.len() > WAITING_MAX {
+            return false;
+        }
+        for mut push in pushes {
+            let len: usize = push.changed.iter().flatten().map(String::len).sum();
+            if self.files_len + len > FILES_LEN_MAX {
+                push.changed = None;
+            } else {
+                self.files_len += len;
+            }
+            self.pushes.insert(push);
+        }
+        true
+    }
 }
 
 impl Webhooks {
@@ -66,7 +94,7 @@ impl Webhooks {
                 loop {
                     waiting.some.notified().await;
                     tokio::time::sleep(GATHER).await;
-                    let pushes = std::mem::take(&mut *waiting.pushes.lock());
+                    let pushes = std::mem::take(&mut *waiting.gathered.lock()).pushes;
                     if pushes.is_empty() {
                         continue;
                     }
@@ -90,18 +118,16 @@ impl Webhooks {
             Ok(pushes) => pushes,
             Err(error) => return (error.status(), format!("Webhook processing failed: {error}")),
         };
-        let mut waiting = self.waiting.pushes.lock();
-        if waiting.len() + pushes.len() > WAITING_MAX {
+        let repos: Vec<String> = pushes.iter().map(|push| push.repo.clone()).collect();
+        if !self.waiting.gathered.lock().take(pushes) {
             return (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Queue is full, discarding webhook payload".to_owned(),
             );
         }
-        for push in pushes {
-            self.metrics.webhook(&push.repo);
-            waiting.insert(push);
+        for repo in repos {
+            self.metrics.webhook(&repo);
         }
-        drop(waiting);
         self.waiting.some.notify_one();
         (StatusCode::OK, String::new())
     }
@@ -208,6 +234,36 @@ mod tests {
                 .insert(annotation::MANIFEST_GENERATE_PATHS.into(), paths.into());
         }
         app
+    }
+
+    #[test]
+    fn a_flood_fills_a_bounded_room_and_loses_no_repository_of_what_it_took() {
+        let push = |repo: usize, files: Option<Vec<String>>| Push {
+            repo: format!("git.example.com/{repo}"),
+            revision: "main".to_owned(),
+            is_default: true,
+            changed: files,
+        };
+        let mut gathered = Gathered::default();
+        let large = || Some(vec!["x".repeat(1 << 20); 10]);
+        for repo in 0..20 {
+            assert!(gathered.take(vec![push(repo, large())]));
+        }
+        let with_files = gathered
+            .pushes
+            .iter()
+            .filter(|push| push.changed.is_some())
+            .count();
+        assert_eq!(
+            (gathered.pushes.len(), with_files),
+            (20, 1),
+            "the others concern every path"
+        );
+        let mut repo = 20;
+        while gathered.take(vec![push(repo, None)]) {
+            repo += 1;
+        }
+        assert_eq!(gathered.pushes.len(), WAITING_MAX);
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub struct CanIRequest {
     #[prost(string, tag = "3")]
     #[serde(rename = "subresource", skip_serializing_if = "String::is_empty")]
     pub subresource: ::prost::alloc::string::String,
+    /// Argosy's own: tell the rule that decides.
+    #[prost(bool, tag = "1000")]
+    #[serde(rename = "explain", skip_serializing_if = "crate::meta::is_default")]
+    pub explain: bool,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -38,6 +42,10 @@ pub struct CanIResponse {
     #[prost(string, tag = "1")]
     #[serde(rename = "value", skip_serializing_if = "String::is_empty")]
     pub value: ::prost::alloc::string::String,
+    /// Argosy's own: the rule that decides, if that was asked for.
+    #[prost(string, tag = "1000")]
+    #[serde(rename = "why", skip_serializing_if = "String::is_empty")]
+    pub why: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]

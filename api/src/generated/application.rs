@@ -35,6 +35,58 @@ pub struct ApplicationQuery {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub project: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// List: at most so many; 0 for all. What is left is told in metadata.remainingItemCount.
+    #[prost(int64, optional, tag = "1000")]
+    #[serde(rename = "limit", skip_serializing_if = "Option::is_none")]
+    pub limit: ::core::option::Option<i64>,
+    /// List: metadata.continue of the page before.
+    #[prost(string, optional, tag = "1001")]
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    pub r#continue: ::core::option::Option<::prost::alloc::string::String>,
+    /// List: name, namespace, project, cluster, health, sync, createdAt or syncedAt; the other way round with a `-` before it.
+    #[prost(string, optional, tag = "1002")]
+    #[serde(rename = "sortBy", skip_serializing_if = "Option::is_none")]
+    pub sort_by: ::core::option::Option<::prost::alloc::string::String>,
+    /// A part of the name, project, cluster, destination namespace, repository, path, chart or a label; in any case of letters.
+    #[prost(string, optional, tag = "1003")]
+    #[serde(rename = "search", skip_serializing_if = "Option::is_none")]
+    pub search: ::core::option::Option<::prost::alloc::string::String>,
+    /// One of these statuses of health.
+    #[prost(string, repeated, tag = "1004")]
+    #[serde(
+        rename = "health",
+        deserialize_with = "crate::meta::null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub health: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// One of these statuses of synchronisation.
+    #[prost(string, repeated, tag = "1005")]
+    #[serde(
+        rename = "sync",
+        deserialize_with = "crate::meta::null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub sync: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// One of these clusters, by server or name.
+    #[prost(string, repeated, tag = "1006")]
+    #[serde(
+        rename = "cluster",
+        deserialize_with = "crate::meta::null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub cluster: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// One of these namespaces of the destination.
+    #[prost(string, repeated, tag = "1007")]
+    #[serde(
+        rename = "destinationNamespace",
+        deserialize_with = "crate::meta::null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub destination_namespace: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Watch: begin with all that has happened since resourceVersion, or fail with OUT_OF_RANGE if that is not known any more.
+    #[prost(bool, optional, tag = "1008")]
+    #[serde(rename = "resume", skip_serializing_if = "Option::is_none")]
+    pub resume: ::core::option::Option<bool>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]

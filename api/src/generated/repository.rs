@@ -126,6 +126,7 @@ pub struct ManifestRequest {
     /// Argosy's own: the `digest` of an answer that the caller still has. If it is the answer again, its
     /// manifests are not sent.
     #[prost(string, tag = "1001")]
+    #[serde(rename = "knownDigest", skip_serializing_if = "String::is_empty")]
     pub known_digest: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -216,9 +217,11 @@ pub struct ManifestResponse {
     >,
     /// Argosy's own: equal for equal answers, whatever the revision.
     #[prost(string, tag = "1001")]
+    #[serde(rename = "digest", skip_serializing_if = "String::is_empty")]
     pub digest: ::prost::alloc::string::String,
     /// Argosy's own: the manifests are those of `knownDigest` and are left out.
     #[prost(bool, tag = "1002")]
+    #[serde(rename = "unchanged", skip_serializing_if = "crate::meta::is_default")]
     pub unchanged: bool,
 }
 #[derive(serde::Serialize, serde::Deserialize)]

@@ -150,6 +150,9 @@ enum AccountCommand {
         resource: String,
         /// Such as `default/guestbook`.
         subresource: String,
+        /// And by which rule. Argosy's server alone tells it.
+        #[arg(long)]
+        explain: bool,
     },
     /// Who am I?
     GetUserInfo,
@@ -162,17 +165,23 @@ pub(crate) async fn account(args: Account) -> Result<ExitCode> {
             action,
             resource,
             subresource,
+            explain,
         } => {
             let request = remote.request(CanIRequest {
                 resource,
                 action,
                 subresource,
+                explain,
             })?;
             let answer = AccountServiceClient::new(remote.channel.clone())
                 .can_i(request)
                 .await
                 .map_err(said)?;
-            output::text(&format!("{}\n", answer.into_inner().value))?;
+            let answer = answer.into_inner();
+            output::text(&format!("{}\n", answer.value))?;
+            if explain {
+                output::text(&format!("{}\n", answer.why))?;
+            }
         }
         AccountCommand::GetUserInfo => {
             let request = remote.request(GetUserInfoRequest {})?;

@@ -42,6 +42,7 @@ impl AccountService for Api {
             resource,
             action,
             subresource,
+            explain,
         } = request.into_inner();
         if !RESOURCES.contains(&resource.as_str()) {
             return Err(Status::invalid_argument(format!(
@@ -53,9 +54,14 @@ impl AccountService for Api {
                 "{action} does not contain valid actions: {ACTIONS:?}"
             )));
         }
-        let can = self.gate.can(&caller, &resource, &action, &subresource);
+        let verdict = self.gate.ask(&caller, &resource, &action, &subresource);
         Ok(Response::new(CanIResponse {
-            value: if can { "yes" } else { "no" }.to_owned(),
+            value: if verdict.allowed() { "yes" } else { "no" }.to_owned(),
+            why: if explain {
+                verdict.to_string()
+            } else {
+                String::new()
+            },
         }))
     }
 

@@ -5,7 +5,10 @@ pub(super) mod events;
 mod list;
 mod logs;
 mod manifests;
+mod page;
 mod resource;
+mod select;
+mod server_diff;
 mod sync;
 mod validate;
 mod windows;
@@ -229,12 +232,9 @@ impl ApplicationService for Api {
         request: Request<ApplicationServerSideDiffQuery>,
     ) -> Result<Response<ApplicationServerSideDiffResponse>, Status> {
         let caller = auth::caller(&request)?;
-        let query = request.into_inner();
-        self.gate
-            .open_app::<Get>(&caller, query.project(), query.app_namespace(), &query.app_name)?;
-        Err(Status::unimplemented(
-            "differences by server-side dry run of given manifests cannot be made yet: leave --server-side-diff away",
-        ))
+        Box::pin(self.server_diff(&caller, request.into_inner()))
+            .await
+            .map(Response::new)
     }
 
     async fn resource_tree(

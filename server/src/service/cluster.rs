@@ -1,5 +1,7 @@
 //! `cluster.ClusterService`: clusters that Applications are deployed to.
 
+mod rotate;
+
 use std::collections::HashMap;
 
 use argosy_api::meta::Time;
@@ -265,13 +267,12 @@ impl ClusterService for Api {
     async fn rotate_auth(&self, request: Request<ClusterQuery>) -> Result<Response<ClusterResponse>, Status> {
         let caller = auth::caller(&request)?;
         let query = request.into_inner();
-        self.cluster::<Update>(
+        let stored = self.cluster::<Update>(
             &caller,
             &Wanted::read(query.id.as_ref(), &query.server, &query.name),
         )?;
-        Err(Status::unimplemented(
-            "credentials of a cluster cannot be rotated yet: add the cluster anew with `argocd cluster add --upsert`",
-        ))
+        Box::pin(self.rotate(&caller, &stored)).await?;
+        Ok(Response::new(ClusterResponse {}))
     }
 
     async fn invalidate_cache(&self, request: Request<ClusterQuery>) -> Result<Response<Cluster>, Status> {

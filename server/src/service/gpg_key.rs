@@ -12,17 +12,31 @@ use tonic::{Request, Response, Status};
 use super::Api;
 use crate::auth;
 use crate::gate::{Create, Delete, Get};
+use crate::openpgp::{self, PublicKey};
 
 /// The ConfigMap: a key id, then the armoured key.
 const CONFIG_MAP: &str = "argocd-gpg-keys-cm";
 /// Key ids have so many hexadecimal digits.
 const ID_LEN: usize = 16;
 
-fn shown(id: &str, data: Option<&str>) -> GnuPgPublicKey {
+/// A stored key; its text only where one key is asked for. What cannot be read any more is shown by its id.
+fn shown(id: &str, data: &str, whole: bool) -> GnuPgPublicKey {
+    let read = openpgp::read(data).ok().and_then(|keys| keys.into_iter().next());
+    let mut shown = read.as_ref().map(public).unwrap_or_default();
+    shown.key_id = id.to_owned();
+    shown.key_data = if whole { data.to_owned() } else { String::new() };
+    shown
+}
+
+fn public(key: &PublicKey) -> GnuPgPublicKey {
     GnuPgPublicKey {
-        key_id: id.to_owned(),
-        key_data: data.unwrap_or_default().to_owned(),
-        ..GnuPgPublicKey::default()
+        key_id: key.id().to_owned(),
+        fingerprint: key.fingerprint.clone(),
+        owner: key.owner.clone(),
+        sub_type: key.kind.clone(),
+        // Nobody has said how far they trust it; that it is stored is the trust.
+        trust: "unknown".to_owned(),
+        key_data: String::new(),
     }
 }
 
@@ -47,7 +61,7 @@ impl GpgKeyService for Api {
         let map = self
             .gate
             .open::<Get, _>(&caller, self.plane.config_map(CONFIG_MAP, "gpgkeys", ""))?;
-        let items = map.data.keys().map(|id| shown(id, None)).collect();
+        let items = map.data.iter().map(|(id, data)| shown(id, data, false)).collect();
         Ok(Response::new(GnuPgPublicKeyList {
             items,
             ..GnuPgPublicKeyList::default()
@@ -64,7 +78,7 @@ impl GpgKeyService for Api {
             .data
             .get(&id)
             .ok_or_else(|| Status::not_found(format!("GPG public key {id} not found")))?;
-        Ok(Response::new(shown(&id, Some(data))))
+        Ok(Response::new(shown(&id, data, true)))
     }
 
     async fn create(
@@ -72,11 +86,30 @@ impl GpgKeyService for Api {
         request: Request<GnuPgPublicKeyCreateRequest>,
     ) -> Result<Response<GnuPgPublicKeyCreateResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.gate
+        let map = self
+            .gate
             .open::<Create, _>(&caller, self.plane.config_map(CONFIG_MAP, "gpgkeys", ""))?;
-        Err(Status::unimplemented(
-            "GPG keys cannot be added by the API yet: put the armoured key into ConfigMap argocd-gpg-keys-cm under its 16-digit id",
-        ))
+        let GnuPgPublicKeyCreateRequest { publickey, upsert } = request.into_inner();
+        let sent = publickey.unwrap_or_default().key_data;
+        let keys = openpgp::read(&sent)
+            .map_err(|why| Status::invalid_argument(format!("publickey.keyData: {why}")))?;
+        let (known, fresh): (Vec<_>, Vec<_>) = keys
+            .into_iter()
+            .partition(|key| !upsert && map.data.contains_key(key.id()));
+        let data = fresh
+            .iter()
+            .map(|key| (key.id().to_owned(), Some(key.armoured.clone())));
+        let data: BTreeMap<_, _> = data.collect();
+        if !data.is_empty() {
+            self.plane.write_config_map(&map, CONFIG_MAP, data).await?;
+        }
+        Ok(Response::new(GnuPgPublicKeyCreateResponse {
+            created: Some(GnuPgPublicKeyList {
+                items: fresh.iter().map(public).collect(),
+                ..GnuPgPublicKeyList::default()
+            }),
+            skipped: known.iter().map(|key| key.id().to_owned()).collect(),
+        }))
     }
 
     async fn delete(

@@ -10,7 +10,7 @@ use argosy_api::v1alpha1::{Cluster, RepoCreds, Repository};
 use argosy_api::{cluster_secret, settings as parsed};
 use argosy_health::Customizations;
 use argosy_health::action::Definitions;
-use argosy_rbac::{MatchMode, Policy};
+pub(crate) use argosy_rbac::Config as Rbac;
 use tracing::warn;
 
 use super::accounts::{self, Account};
@@ -58,17 +58,6 @@ pub(crate) struct Settings {
     pub write_templates: Vec<(String, RepoCreds)>,
     /// Clusters, with the Secret's name; the control plane's own has none if it is only implied.
     pub clusters: Vec<(Option<String>, Cluster)>,
-}
-
-/// The policy that counts.
-#[derive(Default)]
-pub(crate) struct Rbac {
-    /// The lines of people.
-    pub policy: Policy,
-    /// How they, and those of projects, are compared.
-    pub mode: MatchMode,
-    /// The role of everybody; empty for none.
-    pub default_role: String,
 }
 
 impl Settings {
@@ -174,31 +163,13 @@ fn actions(config: &parsed::Settings) -> Customizations {
 }
 
 fn rbac(data: &BTreeMap<String, String>, before: Option<&Arc<Rbac>>) -> Arc<Rbac> {
-    let mode = match data.get("policy.matchMode").map(String::as_str) {
-        Some("regex") => MatchMode::Regex,
-        _ => MatchMode::Glob,
-    };
-    let mut text = data.get("policy.csv").cloned().unwrap_or_default();
-    for (key, more) in data {
-        if key.starts_with("policy.") && key.ends_with(".csv") && key != "policy.csv" {
-            text.push('\n');
-            text.push_str(more);
-        }
+    // Settings are read whenever a ConfigMap or Secret changes; policies mostly have not.
+    if let Some(before) = before.filter(|before| before.is_of(data)) {
+        return before.clone();
     }
-    let policy = match Policy::parse(&text, mode) {
-        Ok(policy) => policy,
-        Err(error) => {
-            warn!("argocd-rbac-cm: {error}: the policy before stays in force");
-            return before.cloned().unwrap_or_default();
-        }
-    };
-    Arc::new(Rbac {
-        policy,
-        mode,
-        default_role: data
-            .get("policy.default")
-            .map(|text| text.trim().to_owned())
-            .unwrap_or_default(),
+    Rbac::read(data).map(Arc::new).unwrap_or_else(|error| {
+        warn!("argocd-rbac-cm: {error}: the policy before stays in force");
+        before.cloned().unwrap_or_default()
     })
 }
 

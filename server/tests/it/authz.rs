@@ -11,7 +11,7 @@ use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, MethodDescriptor, R
 use tonic::Code;
 
 use crate::raw;
-use crate::world::{ADMIN_PASSWORD, CANARY, log_in, run, start, world};
+use crate::world::{ADMIN_PASSWORD, CANARY, World, log_in, run, start, world};
 
 /// What methods answer without anybody being logged in.
 const PUBLIC: &[&str] = &[
@@ -23,7 +23,7 @@ const PUBLIC: &[&str] = &[
 ];
 
 /// A request about things that exist: Application `web` of project `shop`, its repository, cluster and so on.
-fn request(descriptor: &MessageDescriptor) -> DynamicMessage {
+pub(crate) fn request(descriptor: &MessageDescriptor) -> DynamicMessage {
     let mut message = DynamicMessage::new(descriptor.clone());
     let package = descriptor.package_name().to_owned();
     for field in descriptor.fields() {
@@ -163,19 +163,7 @@ fn every_method_gives_each_caller_what_the_matrix_says() {
     run(async {
         // Its own world: administrators write here.
         let world = start("authz", &["--insecure"]).await;
-        let mut principals: Vec<(&str, Option<String>)> =
-            vec![("nobody", None), ("garbage", Some("a.b.c".to_owned()))];
-        for (name, account) in [
-            ("powerless", "nobody"),
-            ("getter", "getter"),
-            ("syncer", "syncer"),
-            ("dev", "dev"),
-            ("reader", "reader"),
-        ] {
-            principals.push((name, Some(world.token(account).await)));
-        }
-        principals.push(("role", Some(world.project_token("shop", "ci").await)));
-        principals.push(("disabled", Some(disabled(&world).await)));
+        let principals = principals(&world, "authz").await;
         let methods = raw::methods();
         let mut table: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (principal, token) in &principals {
@@ -262,15 +250,32 @@ fn every_method_gives_each_caller_what_the_matrix_says() {
     });
 }
 
+/// Everybody who asks, with what they show.
+pub(crate) async fn principals(world: &World, namespace: &str) -> Vec<(&'static str, Option<String>)> {
+    let mut principals = vec![("nobody", None), ("garbage", Some("a.b.c".to_owned()))];
+    for (name, account) in [
+        ("powerless", "nobody"),
+        ("getter", "getter"),
+        ("syncer", "syncer"),
+        ("dev", "dev"),
+        ("reader", "reader"),
+    ] {
+        principals.push((name, Some(world.token(account).await)));
+    }
+    principals.push(("role", Some(world.project_token("shop", "ci").await)));
+    principals.push(("disabled", Some(disabled(world, namespace).await)));
+    principals
+}
+
 /// A token that was good until its account was turned off.
-async fn disabled(world: &crate::world::World) -> String {
+async fn disabled(world: &World, namespace: &str) -> String {
     use argosy_test_cluster::api::kinds;
     use serde_json::json;
     let enable = |on: &str| json!({"data": {"accounts.former.enabled": on}});
     let token = world.token("former").await;
     world
         .api
-        .merge_patch(kinds::CONFIG_MAP, "authz", "argocd-cm", &enable("false"))
+        .merge_patch(kinds::CONFIG_MAP, namespace, "argocd-cm", &enable("false"))
         .await
         .unwrap();
     let started = std::time::Instant::now();

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod authz;
+mod authz_rest;
+mod lists;
 mod login;
 mod raw;
 mod rest;

@@ -285,6 +285,21 @@ impl World {
             .token
     }
 
+    /// The same; of a stream no more than what it begins with.
+    pub(crate) async fn http_head(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: Option<Value>,
+    ) -> (u16, String) {
+        let mut answer = self.send(method, path, token, body).await;
+        let status = answer.status().as_u16();
+        let first = tokio::time::timeout(Duration::from_millis(300), answer.chunk()).await;
+        let first = first.ok().and_then(Result::ok).flatten().unwrap_or_default();
+        (status, String::from_utf8_lossy(&first).into_owned())
+    }
+
     /// An HTTP request; status and body.
     pub(crate) async fn http(
         &self,
@@ -293,6 +308,11 @@ impl World {
         token: &str,
         body: Option<Value>,
     ) -> (u16, String) {
+        let answer = self.send(method, path, token, body).await;
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    async fn send(&self, method: &str, path: &str, token: &str, body: Option<Value>) -> reqwest::Response {
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .build()
@@ -307,8 +327,7 @@ impl World {
         } else {
             request = request.header("Content-Type", "application/json");
         }
-        let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        request.send().await.unwrap()
     }
 }
 

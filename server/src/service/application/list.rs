@@ -5,69 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_api::annotation;
-use argosy_api::git_url;
-use argosy_api::meta::LabelSelector;
 use argosy_api::services::application::ApplicationQuery;
 use argosy_api::v1alpha1::{Application, ApplicationList, ApplicationWatchEvent};
 use tokio::sync::broadcast::error::RecvError;
 use tonic::Status;
 
 use super::Answers;
+use super::page::Page;
+use super::select::Selection;
 use crate::auth::Caller;
 use crate::gate::{Get, Granted};
-use crate::selector;
 use crate::service::Api;
-use crate::state::{Event, project_of};
+use crate::state::Event;
 
 /// A refresh that was asked for is waited for at most so long; then the Application is given as it is.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(120);
 /// The health of resources is waited for at most so long.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Rights are looked at again this often while a stream lasts, even if no policy is known to have changed.
+/// Whether a session still counts is looked at again this often while a stream lasts, even if nothing is known to have
+/// changed.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Events that one watcher may be behind.
 const WATCH_BUFFER: usize = 64;
-
-/// What a query selects.
-struct Filter {
-    name: String,
-    namespace: String,
-    projects: Vec<String>,
-    repo: String,
-    selector: LabelSelector,
-}
-
-impl Filter {
-    fn read(query: &ApplicationQuery) -> Result<Self, Status> {
-        Ok(Filter {
-            name: query.name().to_owned(),
-            namespace: query.app_namespace().to_owned(),
-            projects: query
-                .projects
-                .iter()
-                .chain(&query.project)
-                .filter(|text| !text.is_empty())
-                .cloned()
-                .collect(),
-            repo: git_url::normalize(query.repo()),
-            selector: selector::parse(query.selector())?,
-        })
-    }
-
-    fn selects(&self, app: &Application) -> bool {
-        let of_repo = || {
-            app.spec
-                .effective_sources()
-                .iter()
-                .any(|source| git_url::normalize(&source.repo_url) == self.repo)
-        };
-        (self.name.is_empty() || app.metadata.name == self.name)
-            && (self.namespace.is_empty() || app.metadata.namespace == self.namespace)
-            && (self.projects.is_empty() || self.projects.iter().any(|project| project == project_of(app)))
-            && (self.repo.is_empty() || of_repo())
-            && selector::selects(&self.selector, &app.metadata.labels)
-    }
-}
+/// A watcher that takes nothing for so long is let go.
+const WATCH_STALL: Duration = Duration::from_secs(30);
 
 impl Api {
     pub(super) fn list_apps(
@@ -75,21 +36,12 @@ impl Api {
         caller: &Caller,
         query: &ApplicationQuery,
     ) -> Result<ApplicationList, Status> {
-        let filter = Filter::read(query)?;
-        let mut visible: Vec<Granted<Arc<Application>, Get>> = self.gate.filter(caller, self.plane.apps());
-        let newest = visible
-            .iter()
-            .filter_map(|app| app.metadata.resource_version.parse::<u64>().ok())
-            .max();
-        visible.retain(|app| filter.selects(app));
-        visible.sort_by(|a, b| {
-            (&a.metadata.name, &a.metadata.namespace).cmp(&(&b.metadata.name, &b.metadata.namespace))
-        });
-        let mut list = ApplicationList {
-            items: visible.iter().map(|app| (***app).clone()).collect(),
-            ..ApplicationList::default()
-        };
-        list.metadata.resource_version = newest.map(|newest| newest.to_string()).unwrap_or_default();
+        let selection = Selection::read(query)?;
+        let page = Page::read(query)?;
+        let (visible, newest) = self.gate.view::<Get>(caller).apps(|app| selection.selects(app));
+        let visible: Vec<_> = visible.into_iter().map(Granted::into_inner).collect();
+        let mut list = page.of(&visible);
+        list.metadata.resource_version = newest.to_string();
         Ok(list)
     }
 
@@ -116,7 +68,7 @@ impl Api {
             _ => "normal",
         };
         // Watch first: an answer that comes at once must not be missed.
-        let (_, mut events) = self.plane.watch_apps();
+        let mut events = self.plane.app_events();
         // Whoever may look may have it looked at: the annotation asks the controller and changes nothing else.
         let asking = self.gate.refresh(&app);
         self.plane
@@ -206,28 +158,43 @@ impl Api {
         caller: Caller,
         query: ApplicationQuery,
     ) -> Result<Answers<ApplicationWatchEvent>, Status> {
-        let filter = Filter::read(&query)?;
+        let selection = Selection::read(&query)?;
         let since: u64 = query.resource_version().parse().unwrap_or_default();
-        let (rows, mut events) = self.plane.watch_apps();
-        let gate = self.gate.clone();
-        let plane = self.plane.clone();
+        let anew = since == 0 || !query.name().is_empty();
+        let resumed = self
+            .gate
+            .view::<Get>(&caller)
+            .apps_since(since, |app| selection.selects(app));
+        if !anew && query.resume() && !resumed.complete {
+            return Err(Status::out_of_range(format!(
+                "what happened since version {since} is not known any more: list again, and watch from there"
+            )));
+        }
+        let mut first: Vec<_> = resumed
+            .apps
+            .iter()
+            .filter(|app| anew || is_after(app, since))
+            .map(|app| event(if anew { "ADDED" } else { "MODIFIED" }, app))
+            .collect();
+        first.sort_by(|a, b| {
+            let key = |event: &ApplicationWatchEvent| {
+                let place = &event.application.metadata;
+                (place.namespace.clone(), place.name.clone())
+            };
+            key(a).cmp(&key(b))
+        });
+        if !anew {
+            first.extend(resumed.gone.iter().map(|app| event("DELETED", app)));
+        }
+        let mut events = resumed.events;
+        let (gate, plane, auth) = (self.gate.clone(), self.plane.clone(), self.auth.clone());
         let end = caller.user().and_then(|user| user.claims().exp);
-        let auth = self.auth.clone();
         let (tx, rx) = tokio::sync::mpsc::channel(WATCH_BUFFER);
         tokio::spawn(async move {
-            if since == 0 || !filter.name.is_empty() {
-                let mut visible: Vec<Granted<Arc<Application>, Get>> = gate.filter(&caller, rows);
-                visible.retain(|app| filter.selects(app));
-                visible.sort_by(|a, b| {
-                    (&a.metadata.namespace, &a.metadata.name).cmp(&(&b.metadata.namespace, &b.metadata.name))
-                });
-                for app in visible {
-                    if tx.send(Ok(event("ADDED", &app))).await.is_err() {
-                        return;
-                    }
+            for event in first {
+                if tx.send_timeout(Ok(event), WATCH_STALL).await.is_err() {
+                    return;
                 }
-            } else {
-                drop(rows);
             }
             let mut policies = plane.settings_changes();
             let mut view = gate.view::<Get>(&caller);
@@ -240,7 +207,6 @@ impl Api {
                             let _ = tx.send(Err(Status::unauthenticated("the session has ended"))).await;
                             return;
                         }
-                        view = gate.view::<Get>(&caller);
                         continue;
                     }
                     _ = again.tick() => {
@@ -248,7 +214,6 @@ impl Api {
                             let _ = tx.send(Err(Status::unauthenticated("the session has ended"))).await;
                             return;
                         }
-                        view = gate.view::<Get>(&caller);
                         continue;
                     }
                     () = tx.closed() => return,
@@ -263,24 +228,32 @@ impl Api {
                     Err(RecvError::Closed) => return,
                 };
                 let row = happened.row();
-                let old = row
-                    .metadata
-                    .resource_version
-                    .parse::<u64>()
-                    .is_ok_and(|version| version <= since);
-                if (old && !matches!(happened, Event::Deleted(_))) || !filter.selects(row) {
+                if !is_after(row, since) && !matches!(happened, Event::Deleted(_)) {
                     continue;
                 }
-                let Some(app) = view.open(plane.shut_app(row.clone())) else {
+                // Most watchers see little: what is out of reach is found out first, and costs least.
+                let Some(app) = view.open_app(row).filter(|app| selection.selects(app)) else {
                     continue;
                 };
-                if tx.send(Ok(event(happened.word(), &app))).await.is_err() {
+                if tx
+                    .send_timeout(Ok(event(happened.word(), &app)), WATCH_STALL)
+                    .await
+                    .is_err()
+                {
                     return;
                 }
             }
         });
         Ok(Box::pin(tokio_stream::wrappers::ReceiverStream::new(rx)))
     }
+}
+
+/// Is an Application's version later than this one? What is no number is taken as later.
+fn is_after(app: &Application, since: u64) -> bool {
+    app.metadata
+        .resource_version
+        .parse::<u64>()
+        .map_or(true, |version| version > since)
 }
 
 fn event(word: &str, app: &Granted<Arc<Application>, Get>) -> ApplicationWatchEvent {
