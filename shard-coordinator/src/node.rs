@@ -9,7 +9,7 @@ mod hold;
 mod lease;
 mod views;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::object::{
@@ -134,7 +134,8 @@ pub struct Node {
     /// Writes so far.
     numbers: u64,
     pending: BTreeMap<Key, Pending>,
-    reading: BTreeSet<Key>,
+    /// Reads under way, and the version that was known when they left.
+    reading: BTreeMap<Key, Option<Version>>,
     /// A renewal over this version may still arrive, as it left then.
     doubt: Option<(Version, Time)>,
     /// Objects that a call failed for are left alone until then.
@@ -225,7 +226,7 @@ impl Node {
             costs: BTreeMap::new(),
             numbers: 0,
             pending: BTreeMap::new(),
-            reading: BTreeSet::new(),
+            reading: BTreeMap::new(),
             doubt: None,
             rest: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -358,13 +359,17 @@ impl Node {
         pending.attempts = pending.attempts.saturating_sub(1);
         match outcome {
             Outcome::Done(version) => {
-                let pending = self.pending.remove(&key);
-                match pending.and_then(|pending| Some((pending.object?, pending.first))) {
-                    Some((object, sent)) => {
-                        self.know(now, object.clone(), version);
-                        self.written(sent, &object, out);
+                let Some(pending) = self.pending.remove(&key) else {
+                    return;
+                };
+                // The watch may have told already what others made of it since.
+                match pending.object {
+                    Some(object) => {
+                        self.seen(now, object.clone(), version);
+                        self.written(pending.first, &object, out);
                     }
-                    None => self.forget(&key),
+                    None if self.version(&key) == pending.expect => self.forget(&key),
+                    None => {}
                 }
             }
             // Another attempt at the same write is under way, or has made it: the answer to a read tells.
@@ -377,7 +382,13 @@ impl Node {
     }
 
     fn fetched(&mut self, now: Time, key: Key, found: Option<(Object, Version)>, out: &mut Out) {
-        self.reading.remove(&key);
+        let before = self.reading.remove(&key).flatten();
+        let known = self.version(&key);
+        if known.is_some() && known != before && known != found.as_ref().map(|(_, version)| version.clone()) {
+            // Something else was heard while the answer was on its way. Which of the two is newer, the store knows.
+            self.read(key, out);
+            return;
+        }
         match found {
             Some((object, version)) => self.know(now, object, version),
             None => {
@@ -412,7 +423,7 @@ impl Node {
     /// Nothing is under way for this object.
     fn idle(&self, now: Time, key: &Key) -> bool {
         !self.pending.contains_key(key)
-            && !self.reading.contains(key)
+            && !self.reading.contains_key(key)
             && self.rest.get(key).is_none_or(|until| *until <= now)
     }
 
@@ -421,11 +432,7 @@ impl Node {
         if !self.idle(now, &key) {
             return;
         }
-        let expect = match &key {
-            Key::Shard(id) => self.shards.get(id).map(|seen| seen.version.clone()),
-            Key::Election => self.election.as_ref().map(|seen| seen.version.clone()),
-            Key::Cluster(id) => self.records.get(id).map(|seen| seen.version.clone()),
-        };
+        let expect = self.version(&key);
         let first = match &self.doubt {
             Some((version, first)) if self.is_own(&key) && Some(version) == expect.as_ref() => *first,
             _ => now,
@@ -461,8 +468,18 @@ impl Node {
     }
 
     fn read(&mut self, key: Key, out: &mut Out) {
-        if self.reading.insert(key.clone()) {
+        if !self.reading.contains_key(&key) {
+            self.reading.insert(key.clone(), self.version(&key));
             out.push(Effect::Read(key));
+        }
+    }
+
+    /// The known version of an object.
+    fn version(&self, key: &Key) -> Option<Version> {
+        match key {
+            Key::Shard(id) => self.shards.get(id).map(|seen| seen.version.clone()),
+            Key::Election => self.election.as_ref().map(|seen| seen.version.clone()),
+            Key::Cluster(id) => self.records.get(id).map(|seen| seen.version.clone()),
         }
     }
 

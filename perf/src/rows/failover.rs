@@ -1,8 +1,8 @@
-//! One of ten shards is lost, killed or told to end: how many clusters move, how even it is afterwards, for how long clusters
-//! have no owner. In virtual time: the protocol itself, with calls of 2 to 42 ms, on the real clocks of nobody.
+//! One of ten shards is killed, told to end, or emptied by a person: how many clusters move, how even it is afterwards, when
+//! they have another owner, and for how long they have none. In virtual time: the protocol itself, with calls of 2 to 42 ms, on the real clocks of nobody.
 
 use anyhow::Result;
-use argosy_shard_simulation::run::{Failover, failover, log_normal};
+use argosy_shard_simulation::run::{Failover, Loss, failover, log_normal};
 
 use super::Context;
 
@@ -18,17 +18,24 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, context: &Context) -> Result<()> {
     for clusters in [100, 500] {
-        for (how, killed) in [("killed", true), ("ended", false)] {
-            context
-                .report
-                .progress(&format!("{clusters} clusters, one of {} shards {how}", args.shards));
+        for (how, loss) in [
+            ("killed", Loss::Killed),
+            ("ended", Loss::Ended),
+            ("drained", Loss::Drained),
+        ] {
+            context.report.progress(&format!(
+                "{clusters} clusters, one of {} shards {how}",
+                args.shards
+            ));
             let losses: Vec<Failover> = (0..args.losses)
-                .map(|seed| failover(seed, args.shards, &log_normal(seed, clusters), killed))
+                .map(|seed| failover(seed, args.shards, &log_normal(seed, clusters), loss))
                 .collect();
             let most = |figure: fn(&Failover) -> f64| losses.iter().map(figure).fold(0.0, f64::max);
-            let mut unowned: Vec<f64> = losses.iter().flat_map(|loss| loss.unowned.clone()).collect();
-            unowned.sort_by(f64::total_cmp);
-            let p99 = unowned.get(unowned.len() * 99 / 100).copied().unwrap_or(0.0);
+            let p99 = |figure: fn(&Failover) -> &Vec<f64>| {
+                let mut seconds: Vec<f64> = losses.iter().flat_map(figure).copied().collect();
+                seconds.sort_by(f64::total_cmp);
+                seconds.get(seconds.len() * 99 / 100).copied().unwrap_or(0.0)
+            };
             let name = |metric: &str| format!("{metric}_{clusters}_{how}");
             let figure = |metric: &str, value: f64, unit: &str| {
                 context.report.figure("failover", &name(metric), value, unit);
@@ -39,7 +46,8 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Result<()> {
                 "clusters",
             );
             figure("max_over_mean", most(|loss| loss.over_mean), "ratio");
-            figure("unowned_seconds_p99", p99, "s");
+            figure("taken_over_seconds_p99", p99(|loss| &loss.taken), "s");
+            figure("unowned_seconds_p99", p99(|loss| &loss.unowned), "s");
             figure(
                 "central_writes_per_second",
                 most(|loss| loss.writes_at_rest),

@@ -81,7 +81,7 @@ pub struct Coverage {
 }
 
 /// Faults that are not about a write of the protocol.
-pub const FAULTS: [&str; 16] = [
+pub const FAULTS: [&str; 17] = [
     "process started again in its pod",
     "process started in a new pod",
     "process told to end",
@@ -94,6 +94,7 @@ pub const FAULTS: [&str; 16] = [
     "list of the past",
     "lease deleted by a person",
     "all leases deleted by a person",
+    "coordinator's lease edited by a person",
     "shard drained by a person",
     "cluster pinned by a person",
     "cluster added or removed",

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use argosy_shard_coordinator::node::{Effect, Event, Identity, Node, Outcome, Wanted};
-use argosy_shard_coordinator::object::{ClusterId, Key, Object, Pin, ShardId, Version};
+use argosy_shard_coordinator::object::{ClusterId, Election, Key, Object, Pin, ShardId, Version};
 use argosy_shard_coordinator::timing::Timing;
 use fastrand::Rng;
 
@@ -88,6 +88,8 @@ pub(crate) struct World {
     pub(crate) coverage: Coverage,
     /// When who was made owner: for measurements.
     pub(crate) owned: Vec<(Micros, ClusterId, ShardId)>,
+    /// When an owner stopped beginning writes for a hand-over: for measurements.
+    pub(crate) drained: Vec<(Micros, ClusterId)>,
 }
 
 impl World {
@@ -132,6 +134,7 @@ impl World {
             checker: Checker::default(),
             coverage: Coverage::default(),
             owned: Vec::new(),
+            drained: Vec::new(),
         };
         for slot in 0..shards {
             let wait = world.rng.u64(..3 * SECOND);
@@ -282,6 +285,7 @@ impl World {
                 self.after(wait, Action::Answer(pid, Event::Warmed(cluster)));
             }
             Effect::Drain(cluster, epoch) => {
+                self.drained.push((self.now, cluster.clone()));
                 if let Some(process) = self.processes.get_mut(&pid)
                     && let Some(hold) = process.holds.get_mut(&cluster)
                 {
@@ -353,6 +357,9 @@ impl World {
             if matches!(fate, Fate::LostOnTheWay | Fate::AnswerLost | Fate::CrashAfter) {
                 self.coverage.write(kind, fate);
             }
+            if self.faults {
+                self.edit_election(kind);
+            }
         }
         let cut = self
             .processes
@@ -369,6 +376,25 @@ impl World {
             2 * MS + self.rng.u64(..40 * MS)
         };
         self.after(wait, Action::Arrive(pid, effect, fate));
+    }
+
+    /// A person annotates the coordinator's lease while a write of it is on its way.
+    fn edit_election(&mut self, kind: WriteKind) {
+        let one_in = match kind {
+            WriteKind::GiveUpElection => 20,
+            WriteKind::RenewElection => 1000,
+            _ => return,
+        };
+        if self.rng.u32(..one_in) == 0
+            && let Some((Object::Election(election), version)) = self.store.get(&Key::Election).cloned()
+        {
+            let edited = Election {
+                revision: election.revision + 1,
+                ..election
+            };
+            self.store.put(Object::Election(edited), Some(&version));
+            self.coverage.fault("coordinator's lease edited by a person");
+        }
     }
 
     fn fate(&mut self, kind: WriteKind) -> Fate {
@@ -491,7 +517,7 @@ impl World {
                     let gap = self.faults && self.rng.u32(..400) == 0;
                     let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
                     let mut wait = match self.rng.u32(..20) {
-                        0 => self.rng.u64(..left + 5 * SECOND),
+                        0 if self.faults => self.rng.u64(..left + 5 * SECOND),
                         _ => MS + self.rng.u64(..50 * MS),
                     };
                     let mut until = now + left;
@@ -518,7 +544,8 @@ impl World {
                         }),
                     );
                     // Without an answer the process counts it as under way until it must be over.
-                    if wait > left || self.rng.u32(..30) == 0 {
+                    let unheard = self.faults && self.rng.u32(..30) == 0;
+                    if wait > left || unheard {
                         self.at(end.max(now), Action::Landed(pid, cluster.clone(), epoch, None));
                     } else {
                         let heard = Action::Landed(pid, cluster.clone(), epoch, Some(0));

@@ -9,9 +9,6 @@ use crate::balance::{Item, Member, balance};
 use crate::object::{ClusterId, Election, Handover, Incarnation, Key, Object, Record, ShardId, ShardLease};
 use crate::timing::Time;
 
-/// Clusters that one shard lists at a time for hand-overs from shards that want to be empty.
-const WARMING_MAX: usize = 4;
-
 /// Writes of one record between two renewals of the coordinator's lease, at the very most.
 const REVISIONS: u64 = 64;
 
@@ -383,15 +380,15 @@ fn handed_to(record: &Record) -> Option<&Incarnation> {
 
 /// Hand-overs under way, by shard.
 struct Moving {
-    from: BTreeMap<ShardId, usize>,
-    to: BTreeMap<ShardId, usize>,
+    from: BTreeSet<ShardId>,
+    to: BTreeSet<ShardId>,
 }
 
 impl Moving {
     fn of(records: &BTreeMap<ClusterId, Seen<Record>>) -> Self {
         let mut moving = Moving {
-            from: BTreeMap::new(),
-            to: BTreeMap::new(),
+            from: BTreeSet::new(),
+            to: BTreeSet::new(),
         };
         for seen in records.values() {
             if let (Some(owner), Some(to)) = (&seen.object.owner, handed_to(&seen.object)) {
@@ -401,18 +398,15 @@ impl Moving {
         moving
     }
 
-    /// One at a time for balance; more from a shard that wants to be empty.
+    /// One at a time for balance. All at once from a shard that wants to be empty, as after its loss: how many clusters
+    /// are listed together is for their new owner to say, and until they are, the old one goes on.
     fn allows(&self, from: &ShardId, to: &ShardId, emptied: bool) -> bool {
-        let count = |map: &BTreeMap<ShardId, usize>, id: &ShardId| map.get(id).copied().unwrap_or(0);
-        match emptied {
-            true => count(&self.to, to) < WARMING_MAX,
-            false => count(&self.from, from) == 0 && count(&self.to, to) == 0,
-        }
+        emptied || (!self.from.contains(from) && !self.to.contains(to))
     }
 
     fn begin(&mut self, from: &ShardId, to: &ShardId) {
-        *self.from.entry(from.clone()).or_default() += 1;
-        *self.to.entry(to.clone()).or_default() += 1;
+        self.from.insert(from.clone());
+        self.to.insert(to.clone());
     }
 }
 

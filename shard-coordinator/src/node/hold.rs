@@ -10,7 +10,13 @@ impl Node {
         let Some(own) = self.incarnation().cloned() else {
             return;
         };
-        let records: Vec<Record> = self.records.values().map(|seen| seen.object.clone()).collect();
+        let records: Vec<Record> = self
+            .records
+            .values()
+            .map(|seen| &seen.object)
+            .filter(|record| self.concerns(&own, record))
+            .cloned()
+            .collect();
         for record in &records {
             self.follow(&own, record, out);
             self.adopt(now, &own, record, out);
@@ -24,6 +30,19 @@ impl Node {
                 self.hand_over(now, &record, alone, out);
             }
         }
+    }
+
+    /// Whether there is anything to do about a record: most are other shards'.
+    fn concerns(&self, own: &Incarnation, record: &Record) -> bool {
+        let owned = record
+            .owner
+            .as_ref()
+            .is_some_and(|owner| owner.shard == own.shard);
+        let coming = record
+            .handover
+            .as_ref()
+            .is_some_and(|handover| handover.to.as_ref() == Some(own));
+        owned || coming || self.held.contains_key(&record.cluster)
     }
 
     /// Owns what names this incarnation, and nothing that names another.
