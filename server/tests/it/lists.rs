@@ -196,9 +196,9 @@ fn a_stream_shows_only_what_may_be_seen_now() {
             .merge_patch(kinds::APPLICATION, "revoking", "web", &label("unseen"))
             .await
             .unwrap();
-        while !list(&world, &admin, "selector=a%3Dunseen").await["items"]
+        while list(&world, &admin, "selector=a%3Dunseen").await["items"]
             .as_array()
-            .is_some_and(|items| items.len() == 1)
+            .is_none_or(|items| items.len() != 1)
         {
             assert!(started.elapsed() < PATIENCE, "the change is not known");
             tokio::time::sleep(Duration::from_millis(50)).await;
