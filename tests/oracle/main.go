@@ -26,6 +26,7 @@ var operations = map[string]func(json.RawMessage) (any, error){
 	"apply":       apply,
 	"verdict":     verdict,
 	"server-side": serverSide,
+	"rbac":        rbac,
 }
 
 type answer struct {

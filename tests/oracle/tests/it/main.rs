@@ -3,6 +3,7 @@
 #![recursion_limit = "256"]
 
 mod api_server;
+mod rbac;
 mod scalars;
 mod server_side;
 mod settled;
