@@ -62,6 +62,8 @@ rows! {
     MarginalCluster = marginal_cluster;
     /// From an event to the Applications concerned, beside readers and a relist, in this process.
     Latency = latency;
+    /// Lists and watches of the API server for people who see one percent of 10,000 Applications.
+    List = list;
     /// One of ten shards is lost, in virtual time: clusters that move, balance, time without an owner.
     Failover = failover;
 }
