@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use argosy_api::v1alpha1::Application;
 use argosy_object::{Value, meta, yaml};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// All documents of a file, `List` objects unfolded, empty documents left out.
 pub(crate) fn documents(file: &Path) -> Result<Vec<Value>> {
@@ -26,17 +28,106 @@ pub(crate) fn documents(file: &Path) -> Result<Vec<Value>> {
 
 /// The one Application of a file.
 pub(crate) fn application(file: &Path) -> Result<Application> {
+    one(file, "Application")
+}
+
+/// All objects of one of Argo CD's kinds in a file.
+pub(crate) fn all<T: DeserializeOwned>(file: &Path, kind: &str) -> Result<Vec<T>> {
     let mut documents = documents(file)?;
-    documents
-        .retain(|document| meta::kind(document) == "Application" && meta::group(document) == "argoproj.io");
-    let [document] = <[Value; 1]>::try_from(documents).map_err(|found| {
+    documents.retain(|document| meta::kind(document) == kind && meta::group(document) == "argoproj.io");
+    let read =
+        |document| serde_json::from_value(document).map_err(|error| anyhow!("{}: {error}", file.display()));
+    documents.into_iter().map(read).collect()
+}
+
+/// The one object of a kind in a file.
+pub(crate) fn one<T: DeserializeOwned>(file: &Path, kind: &str) -> Result<T> {
+    let found = all(file, kind)?;
+    let [one] = <[T; 1]>::try_from(found).map_err(|found| {
         anyhow!(
-            "{}: one Application is expected, found {}",
+            "{}: one {kind} is expected, found {}",
             file.display(),
             found.len()
         )
     })?;
-    serde_json::from_value(document).map_err(|error| anyhow!("{}: {error}", file.display()))
+    Ok(one)
+}
+
+/// A file's text; `-` is stdin.
+pub(crate) fn text(file: &Path) -> Result<String> {
+    String::from_utf8(read(file)?).with_context(|| format!("{}: a text in UTF-8 is expected", file.display()))
+}
+
+/// The text of a file, if one is given.
+pub(crate) fn text_of(file: Option<&Path>) -> Result<String> {
+    file.map_or(Ok(String::new()), text)
+}
+
+/// Asks a person whether to go on; `yes` answers for them.
+pub(crate) fn confirmed(question: &str, yes: bool) -> Result<bool> {
+    if yes {
+        return Ok(true);
+    }
+    eprint!("{question} [y/n] ");
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .context("read the answer")?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// A password: from a prompt if it is not given.
+pub(crate) fn password(given: Option<String>, prompt: &str) -> Result<String> {
+    if let Some(password) = given {
+        return Ok(password);
+    }
+    eprint!("{prompt}: ");
+    let mut line = String::new();
+    std::io::stdin()
+        .read_line(&mut line)
+        .context("read the password")?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// Has a person edit a value as YAML, in `KUBE_EDITOR` or `EDITOR`, until it can be read. None if nothing was changed.
+pub(crate) fn edited<T: Serialize + DeserializeOwned>(value: &T) -> Result<Option<T>> {
+    let before = yaml::to_string(&serde_json::to_value(value)?);
+    let file = tempfile::Builder::new()
+        .prefix("argosy-edit-")
+        .suffix(".yaml")
+        .tempfile()?;
+    let mut text = before.clone();
+    loop {
+        fs::write(file.path(), &text).context("write the text to edit")?;
+        let editor = ["KUBE_EDITOR", "EDITOR"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+            .unwrap_or_else(|| "vi".to_owned());
+        let words: Vec<&str> = editor.split_whitespace().collect();
+        let status = std::process::Command::new(words[0])
+            .args(&words[1..])
+            .arg(file.path())
+            .status()
+            .with_context(|| format!("start the editor {editor:?}; EDITOR names another"))?;
+        if !status.success() {
+            bail!("the editor ended with {status}: nothing is changed");
+        }
+        let written = fs::read_to_string(file.path()).context("read what was edited")?;
+        let plain: String = written
+            .lines()
+            .filter(|line| !line.starts_with("# "))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        if plain == before {
+            return Ok(None);
+        }
+        let read = yaml::parse(&plain, &yaml::Limits::default()).map_err(|error| error.to_string());
+        match read.and_then(|value| serde_json::from_value(value).map_err(|error| error.to_string())) {
+            Ok(value) => return Ok(Some(value)),
+            Err(_) if written == text => bail!("the edit was given up: nothing is changed"),
+            Err(error) => text = format!("# {}\n{plain}", error.replace('\n', " ")),
+        }
+    }
 }
 
 /// A file's bytes; `-` is stdin.

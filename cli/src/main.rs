@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `controller`, `repo-server`, `server`, `crds`, `shards`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
 //!
-//! With an API server: `login`, `logout`, `context`, `version`, `account`, `app`, `proj`, `repo`, `cluster`.
+//! With an API server, as Argo CD's own program: `login`, `logout`, `context`, `version`, `account`, `app`, `appset`,
+//! `proj`, `repo`, `repocreds`, `cluster`, `cert`, `gpg`. For shells and readers: `completion`, `man`.
 //!
 //! Exit codes of the offline commands: 0 fine (diff: synced), 1 different, 2 wrong input. On 2 there is a message on
-//! stderr and nothing on stdout.
+//! stderr and nothing on stdout. Of those that need an API server: 0 fine, 1 different, failed or too late, 20 whatever
+//! else went wrong, as in Argo CD.
 
 mod command;
 mod input;
@@ -19,7 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -68,16 +70,46 @@ enum Command {
     Context(command::login::Contexts),
     /// Show versions.
     Version(command::login::Version),
-    /// What an account may do, and who one is.
-    Account(command::login::Account),
+    /// Local accounts, and who one is.
+    Account(command::account::Args),
     /// Applications, through the API server.
     App(command::app::Args),
+    /// ApplicationSets, through the API server.
+    Appset(command::appset::Args),
     /// Projects, through the API server.
-    Proj(command::listed::Args),
+    Proj(command::proj::Args),
     /// Repositories, through the API server.
-    Repo(command::listed::Args),
+    Repo(command::repo::Args),
+    /// Templates of repository credentials, through the API server.
+    Repocreds(command::repo::CredentialArgs),
     /// Clusters, through the API server.
-    Cluster(command::listed::Args),
+    Cluster(command::cluster::Args),
+    /// Certificates and host keys of repositories, through the API server.
+    Cert(command::cert::Args),
+    /// Public keys that commits are verified with, through the API server.
+    Gpg(command::cert::GpgArgs),
+    /// What operators do without an API server.
+    Admin(command::admin::Args),
+    /// Print a completion script for a shell.
+    Completion(command::completion::Completion),
+    /// Write man pages, one a command.
+    Man(command::completion::Man),
+}
+
+/// The exit code of commands that need an API server, when something went wrong: Argo CD's.
+const FAILED_REMOTELY: u8 = 20;
+
+impl Command {
+    fn failure(&self) -> ExitCode {
+        use Command::{
+            Account, App, Appset, Cert, Cluster, Context, Gpg, Login, Logout, Proj, Repo, Repocreds, Version,
+        };
+        match self {
+            Login(_) | Logout(_) | Context(_) | Version(_) | Account(_) | App(_) | Appset(_) | Proj(_)
+            | Repo(_) | Repocreds(_) | Cluster(_) | Cert(_) | Gpg(_) => ExitCode::from(FAILED_REMOTELY),
+            _ => ExitCode::from(2),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -90,13 +122,11 @@ fn main() -> ExitCode {
     // The first caller decides; nothing else in this program installs one before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let args = Args::parse_from(with_component_name(std::env::args_os().collect()));
-    match run(args.command) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("argosy: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    let failure = args.command.failure();
+    run(args.command).unwrap_or_else(|error| {
+        eprintln!("argosy: {error:#}");
+        failure
+    })
 }
 
 fn run(command: Command) -> Result<ExitCode> {
@@ -105,11 +135,18 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Logout(args) => block_on(command::login::logout(args)),
         Command::Context(args) => command::login::contexts(&args),
         Command::Version(args) => block_on(command::login::version(args)),
-        Command::Account(args) => block_on(command::login::account(args)),
+        Command::Account(args) => block_on(command::account::run(args)),
         Command::App(args) => block_on(command::app::run(args)),
-        Command::Proj(args) => block_on(command::listed::projects(args)),
-        Command::Repo(args) => block_on(command::listed::repositories(args)),
-        Command::Cluster(args) => block_on(command::listed::clusters(args)),
+        Command::Appset(args) => block_on(command::appset::run(args)),
+        Command::Proj(args) => block_on(command::proj::run(args)),
+        Command::Repo(args) => block_on(command::repo::run(args)),
+        Command::Repocreds(args) => block_on(command::repo::credentials(args)),
+        Command::Cluster(args) => block_on(command::cluster::run(args)),
+        Command::Cert(args) => block_on(command::cert::run(args)),
+        Command::Gpg(args) => block_on(command::cert::gpg(args)),
+        Command::Admin(args) => block_on(command::admin::run(args)),
+        Command::Completion(args) => command::completion::completion(Args::command(), &args),
+        Command::Man(args) => command::completion::man(Args::command(), &args),
         Command::Controller(args) => block_on(argosy_controller::run(args)).map(|()| ExitCode::SUCCESS),
         Command::RepoServer(args) => block_on(argosy_repo_server::run(args)).map(|()| ExitCode::SUCCESS),
         Command::Server(args) => block_on(argosy_server::run(args)).map(|()| ExitCode::SUCCESS),

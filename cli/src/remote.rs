@@ -1,7 +1,6 @@
 //! Talking to an API server: which one, as whom. Argo CD's own configuration file is read and written, so that whoever
 //! has logged in with `argocd` is logged in here.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -48,8 +47,7 @@ pub(crate) struct Connection {
 
 /// A server and a token.
 pub(crate) struct Remote {
-    /// The connection.
-    pub channel: Channel,
+    channel: Channel,
     /// The address.
     pub server: String,
     token: String,
@@ -67,6 +65,47 @@ impl Remote {
         }
         Ok(request)
     }
+}
+
+/// Calls a method as whoever is logged in, and takes the message out of the answer.
+macro_rules! ask {
+    ($remote:expr, $service:ident.$method:ident($message:expr)) => {
+        $remote
+            .$service()
+            .$method($remote.request($message)?)
+            .await
+            .map_err(crate::remote::said)?
+            .into_inner()
+    };
+}
+pub(crate) use ask;
+
+/// Messages of large fleets.
+const MESSAGE_LEN_MAX: usize = 200 << 20;
+
+macro_rules! services {
+    ($($name:ident: $package:ident::$module:ident::$client:ident;)*) => {
+        impl Remote {
+            $(pub(crate) fn $name(&self) -> argosy_api::services::$package::$module::$client<Channel> {
+                argosy_api::services::$package::$module::$client::new(self.channel.clone())
+                    .max_decoding_message_size(MESSAGE_LEN_MAX)
+            })*
+        }
+    };
+}
+
+services! {
+    accounts: account::account_service_client::AccountServiceClient;
+    applications: application::application_service_client::ApplicationServiceClient;
+    application_sets: applicationset::application_set_service_client::ApplicationSetServiceClient;
+    certificates: certificate::certificate_service_client::CertificateServiceClient;
+    clusters: cluster::cluster_service_client::ClusterServiceClient;
+    gpg_keys: gpgkey::gpg_key_service_client::GpgKeyServiceClient;
+    projects: project::project_service_client::ProjectServiceClient;
+    credentials: repocreds::repo_creds_service_client::RepoCredsServiceClient;
+    repositories: repository::repository_service_client::RepositoryServiceClient;
+    sessions: session::session_service_client::SessionServiceClient;
+    versions: version::version_service_client::VersionServiceClient;
 }
 
 /// What a server answered, for people.
@@ -137,6 +176,30 @@ impl Connection {
             "no certificates to verify the server with were found: give --server-crt, or --insecure to take any",
         )?;
         std::fs::read(&path).with_context(|| format!("read {}", path.display()))
+    }
+
+    /// The token that counts, for other programs.
+    pub(crate) fn token(&self) -> Result<String> {
+        let token = self.remote()?.token;
+        if token.is_empty() {
+            bail!("nobody is logged in: argosy login SERVER");
+        }
+        Ok(token)
+    }
+
+    /// Takes another token for the current context, if it was its own that was spoken with.
+    pub(crate) fn renew(&self, token: &str) -> Result<()> {
+        if self.auth_token.is_some() {
+            return Ok(());
+        }
+        let file = self.file()?;
+        let mut config = Config::read(&file)?;
+        let Some((_, user)) = config.context(self.argocd_context.as_deref()) else {
+            return Ok(());
+        };
+        let user = user.to_owned();
+        config.put("users", "name", json!({"name": user, "auth-token": token}));
+        config.write(&file)
     }
 
     /// Remembers a login.
@@ -306,34 +369,6 @@ fn check_mode(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Rows under headings, as wide as they need be.
-pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
-    let mut widths: BTreeMap<usize, usize> = headings.iter().map(|text| text.len()).enumerate().collect();
-    for row in rows {
-        for (at, cell) in row.iter().enumerate() {
-            let width = widths.entry(at).or_default();
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let line = |cells: &[String]| {
-        let mut line = String::new();
-        for (at, cell) in cells.iter().enumerate() {
-            let last = at + 1 == cells.len();
-            let pad = if last {
-                0
-            } else {
-                widths[&at] + 2 - cell.chars().count()
-            };
-            line += &format!("{cell}{:pad$}", "");
-        }
-        line.trim_end().to_owned() + "\n"
-    };
-    let headings: Vec<String> = headings.iter().map(|text| (*text).to_owned()).collect();
-    let mut text = line(&headings);
-    rows.iter().for_each(|row| text += &line(row));
-    text
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -379,14 +414,5 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         let error = connection(&file).contexts().unwrap_err();
         assert!(error.to_string().contains("chmod 0600"), "{error}");
-    }
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = vec![
-            vec!["a".to_owned(), "long".to_owned()],
-            vec!["longer".to_owned(), String::new()],
-        ];
-        assert_eq!(table(&["NAME", "X"], &rows), "NAME    X\na       long\nlonger\n");
     }
 }

@@ -51,12 +51,31 @@ pub(crate) fn compare(files: &Files) -> Result<Compared> {
     let desired = input::documents(&files.desired)?;
     let live = input::documents(&files.live)?;
     let schemas = schemas(files.schema.as_deref(), desired.iter().chain(&live))?;
+    pairs(application, desired, live, &schemas).with_context(|| file_of(files.app.as_deref()))
+}
+
+/// Compares objects by the schemas of Kubernetes itself and of the CRDs among them.
+pub(crate) fn of(
+    application: Option<Application>,
+    desired: Vec<Value>,
+    live: Vec<Value>,
+) -> Result<Compared> {
+    let schemas = schemas(None, desired.iter().chain(&live))?;
+    pairs(application, desired, live, &schemas)
+}
+
+fn pairs(
+    application: Option<Application>,
+    desired: Vec<Value>,
+    live: Vec<Value>,
+    schemas: &Schemas,
+) -> Result<Compared> {
     let namespace = application
         .as_ref()
         .map_or("", |app| app.spec.destination.namespace.as_str());
-    let rules = ignore_rules(application.as_ref()).with_context(|| file_of(files.app.as_deref()))?;
+    let rules = ignore_rules(application.as_ref())?;
     let sync_options = application_options(application.as_ref());
-    let pairs = pair_up(desired, live, namespace, &schemas)
+    let pairs = pair_up(desired, live, namespace, schemas)
         .into_iter()
         .map(|(key, desired, live)| {
             let applied = resource_options(&sync_options, None, desired.as_ref(), live.as_ref());
@@ -65,7 +84,7 @@ pub(crate) fn compare(files: &Files) -> Result<Compared> {
                 ..Options::default()
             };
             let context = Context {
-                schemas: &schemas,
+                schemas,
                 rules: &rules,
                 options: &options,
             };

@@ -1,16 +1,13 @@
-//! `argosy login`, `logout`, `context`, `version`, `account`.
+//! `argosy login`, `logout`, `context`, `version`.
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
-use argosy_api::services::account::CanIRequest;
-use argosy_api::services::account::account_service_client::AccountServiceClient;
-use argosy_api::services::session::session_service_client::SessionServiceClient;
-use argosy_api::services::session::{GetUserInfoRequest, SessionCreateRequest, SessionDeleteRequest};
-use argosy_api::services::version::version_service_client::VersionServiceClient;
+use anyhow::Result;
+use argosy_api::services::session::{SessionCreateRequest, SessionDeleteRequest};
+use serde_json::json;
 
-use crate::output;
-use crate::remote::{Connection, said, table};
+use crate::remote::{Connection, ask, said};
+use crate::{input, output};
 
 #[derive(clap::Args)]
 pub(crate) struct Login {
@@ -32,26 +29,13 @@ pub(crate) struct Login {
 
 pub(crate) async fn login(args: Login) -> Result<ExitCode> {
     let remote = args.connection.anonymous(&args.address)?;
-    let password = match args.password {
-        Some(password) => password,
-        None => {
-            eprint!("Password: ");
-            let mut line = String::new();
-            std::io::stdin()
-                .read_line(&mut line)
-                .context("read the password")?;
-            line.trim_end_matches(['\n', '\r']).to_owned()
-        }
-    };
+    let password = input::password(args.password, "Password")?;
     let request = SessionCreateRequest {
         username: args.username.clone(),
         password,
         ..SessionCreateRequest::default()
     };
-    let answer = SessionServiceClient::new(remote.channel.clone())
-        .create(request)
-        .await
-        .map_err(said)?;
+    let answer = remote.sessions().create(request).await.map_err(said)?;
     let context = args.name.as_deref().unwrap_or(&remote.server);
     args.connection
         .remember(&remote.server, context, &answer.into_inner().token)?;
@@ -73,7 +57,8 @@ pub(crate) struct Logout {
 pub(crate) async fn logout(args: Logout) -> Result<ExitCode> {
     let remote = args.connection.remote()?;
     // A server that is gone keeps nobody from logging out here.
-    if let Err(status) = SessionServiceClient::new(remote.channel.clone())
+    if let Err(status) = remote
+        .sessions()
         .delete(remote.request(SessionDeleteRequest {})?)
         .await
     {
@@ -105,7 +90,7 @@ pub(crate) fn contexts(args: &Contexts) -> Result<ExitCode> {
         .map(|(current, name, server)| {
             vec![if current { "*".to_owned() } else { String::new() }, name, server]
         });
-    output::text(&table(&["CURRENT", "NAME", "SERVER"], &rows.collect::<Vec<_>>()))?;
+    output::table(&["CURRENT", "NAME", "SERVER"], rows)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -114,90 +99,55 @@ pub(crate) struct Version {
     /// Only of this program.
     #[arg(long)]
     client: bool,
+    /// The number alone.
+    #[arg(long)]
+    short: bool,
+    /// How to print them.
+    #[arg(long, short, default_value = "wide", value_parser = ["wide", "short", "json", "yaml"])]
+    output: String,
     #[command(flatten)]
     connection: Connection,
 }
 
 pub(crate) async fn version(args: Version) -> Result<ExitCode> {
-    output::text(&format!("argosy: v{}\n", env!("CARGO_PKG_VERSION")))?;
-    if args.client {
+    let own = format!("v{}", env!("CARGO_PKG_VERSION"));
+    let server = match args.client {
+        true => None,
+        false => {
+            let remote = args.connection.remote()?;
+            Some(ask!(remote, versions.version(())))
+        }
+    };
+    let mut versions = json!({"client": {"Version": own, "Platform": platform()}});
+    if let Some(server) = &server {
+        versions["server"] = serde_json::to_value(server)?;
+    }
+    if output::structured(&args.output, &versions)? {
         return Ok(ExitCode::SUCCESS);
     }
-    let remote = args.connection.remote()?;
-    let answer = VersionServiceClient::new(remote.channel.clone())
-        .version(remote.request(())?)
-        .await
-        .map_err(said)?;
-    output::text(&format!("argocd-server: {}\n", answer.into_inner().version))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Account {
-    #[command(subcommand)]
-    command: AccountCommand,
-    #[command(flatten)]
-    connection: Connection,
-}
-
-#[derive(clap::Subcommand)]
-enum AccountCommand {
-    /// May I? Answers yes or no.
-    CanI {
-        /// Such as `sync`.
-        action: String,
-        /// Such as `applications`.
-        resource: String,
-        /// Such as `default/guestbook`.
-        subresource: String,
-        /// And by which rule. Argosy's server alone tells it.
-        #[arg(long)]
-        explain: bool,
-    },
-    /// Who am I?
-    GetUserInfo,
-}
-
-pub(crate) async fn account(args: Account) -> Result<ExitCode> {
-    let remote = args.connection.remote()?;
-    match args.command {
-        AccountCommand::CanI {
-            action,
-            resource,
-            subresource,
-            explain,
-        } => {
-            let request = remote.request(CanIRequest {
-                resource,
-                action,
-                subresource,
-                explain,
-            })?;
-            let answer = AccountServiceClient::new(remote.channel.clone())
-                .can_i(request)
-                .await
-                .map_err(said)?;
-            let answer = answer.into_inner();
-            output::text(&format!("{}\n", answer.value))?;
-            if explain {
-                output::text(&format!("{}\n", answer.why))?;
+    let mut text = format!("argosy: {own}\n");
+    if !args.short && args.output == "wide" {
+        text += &format!("  Platform: {}\n", platform());
+    }
+    if let Some(server) = &server {
+        text += &format!("argocd-server: {}\n", server.version);
+        let parts = [
+            ("Platform", &server.platform),
+            ("Kustomize Version", &server.kustomize_version),
+            ("Helm Version", &server.helm_version),
+            ("Kubectl Version", &server.kubectl_version),
+            ("Jsonnet Version", &server.jsonnet_version),
+        ];
+        for (name, value) in parts {
+            if !args.short && args.output == "wide" && !value.is_empty() {
+                text += &format!("  {name}: {value}\n");
             }
         }
-        AccountCommand::GetUserInfo => {
-            let request = remote.request(GetUserInfoRequest {})?;
-            let info = SessionServiceClient::new(remote.channel.clone())
-                .get_user_info(request)
-                .await
-                .map_err(said)?;
-            let info = info.into_inner();
-            output::text(&format!(
-                "Logged In: {}\nUsername: {}\nIssuer: {}\nGroups: {}\n",
-                info.logged_in,
-                info.username,
-                info.iss,
-                info.groups.join(",")
-            ))?;
-        }
     }
+    output::text(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn platform() -> String {
+    format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH)
 }

@@ -1,6 +1,8 @@
 //! The offline commands as people and CI use them: files in, text and an exit code out.
 #![allow(clippy::unwrap_used)]
 
+mod remote;
+
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
