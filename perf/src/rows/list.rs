@@ -65,7 +65,7 @@ pub(crate) struct Args {
     peer: Option<String>,
 }
 
-pub(crate) async fn run(args: &Args, Context { program, report }: &Context) -> Result<()> {
+pub(crate) async fn run(args: &Args, Context { program, report, .. }: &Context) -> Result<()> {
     ensure!(args.projects > 0 && args.applications >= args.projects, "at least one Application a project is needed");
     let who = if args.peer.is_some() { Who::Peer } else { Who::Argosy };
     report.progress("starting a control plane");

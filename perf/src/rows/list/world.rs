@@ -118,9 +118,10 @@ impl World {
             .map(|id| json!({"id": id, "revision": revision, "source": source, "deployedAt": "2026-06-01T00:00:00Z", "deployStartedAt": "2026-06-01T00:00:00Z"}))
             .collect();
         let (health, sync) = (["Healthy", "Progressing", "Degraded"][app % 3], ["Synced", "OutOfSync"][app % 2]);
+        let tier = ["front", "back"][app % 2];
         json!({
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"team": project, "tier": ["front", "back"][app % 2]}},
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"team": project, "tier": tier}},
             "spec": {"project": project, "source": source, "destination": destination,
                 "syncPolicy": {"automated": {"prune": true, "selfHeal": true}}},
             "status": {
