@@ -10,6 +10,7 @@ mod population;
 mod repo_server;
 mod report;
 mod rows;
+mod servers;
 mod sources;
 mod usage;
 mod workload;

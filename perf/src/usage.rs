@@ -107,6 +107,64 @@ pub(crate) fn tree_cpu_seconds(root: u32) -> Result<f64> {
     Ok(ticks / TICKS_PER_SECOND)
 }
 
+/// CPU seconds of the threads of this process whose names begin so.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub(crate) fn threads_cpu_seconds(name: &str) -> Result<f64> {
+    let mut nanoseconds = 0.0;
+    for thread in fs::read_dir("/proc/self/task")
+        .context("read /proc/self/task")?
+        .flatten()
+    {
+        // A thread may end while it is looked at; then its time is lost.
+        let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        if read("comm").starts_with(name) {
+            let time = read("schedstat");
+            nanoseconds += time
+                .split(' ')
+                .next()
+                .and_then(|text| text.parse::<f64>().ok())
+                .unwrap_or(0.0);
+        }
+    }
+    Ok(nanoseconds / 1e9)
+}
+
+/// CPU seconds and resident megabytes of all processes of a group.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub(crate) fn group(group: u32) -> Result<Usage> {
+    let mut sum = Usage {
+        cpu_seconds: 0.0,
+        rss_mb: 0.0,
+        peak_rss_mb: 0.0,
+    };
+    for entry in fs::read_dir("/proc").context("read /proc")?.flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Behind the name: state, parent, group.
+        let of = stat
+            .rsplit_once(") ")
+            .and_then(|(_, fields)| fields.split(' ').nth(2)?.parse::<u32>().ok());
+        if of == Some(group)
+            && let Ok(usage) = read(pid)
+        {
+            sum.cpu_seconds += usage.cpu_seconds;
+            sum.rss_mb += usage.rss_mb;
+            sum.peak_rss_mb += usage.peak_rss_mb;
+        }
+    }
+    Ok(sum)
+}
+
 fn kilobytes(status: &str, field: &str) -> f64 {
     let line = status
         .lines()

@@ -64,6 +64,10 @@ rows! {
     Latency = latency;
     /// Lists and watches of the API server for people who see one percent of 10,000 Applications.
     List = list;
+    /// 10,000 Applications of one ConfigMap each in which nothing has changed, and the same beside ten times the objects.
+    Refresh = refresh;
+    /// Simulated clusters in which nothing happens, an hour of them in less time, in this process.
+    Idle = idle;
     /// One of ten shards is lost, in virtual time: clusters that move, balance, time without an owner.
     Failover = failover;
 }

@@ -105,6 +105,12 @@ impl Installation {
         self.controller.as_ref().map(Process::pid)
     }
 
+    /// `127.0.0.1:PORT` of the controller's metrics.
+    #[must_use]
+    pub fn controller_metrics_address(&self) -> String {
+        format!("127.0.0.1:{}", self.controller_metrics_port)
+    }
+
     /// The process id of the repo-server.
     #[must_use]
     pub fn repo_server_pid(&self) -> Option<u32> {

@@ -1,0 +1,165 @@
+//! Row `idle`: clusters in which nothing happens. What following them costs in an hour: bytes, lists (each of one object, to
+//! count the others), CPU seconds. And then a change that no watch tells.
+//!
+//! Time is made to pass faster: everything that comes round by itself (bookmarks, ends of watches, counts, discovery) comes
+//! round so many times as often, and the run is so much shorter. Pings of connections come at their own pace.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use argosy_api::v1alpha1::ApplicationDestination;
+use argosy_controller::DirtySink;
+use argosy_controller::clusters::{Cluster, Clusters, Pace, Rules, Setup};
+use argosy_kube_io::{ClusterAuth, auth, client, connect, list_watch};
+use argosy_object::{GroupKind, ResourceKey};
+use argosy_runtime::tasks::Tasks;
+use argosy_simulation::{ADMIN_TOKEN, Fleet};
+use base64::Engine as _;
+use serde_json::json;
+
+use crate::population::app_of;
+use crate::rows::Context;
+use crate::servers::{Servers, request};
+use crate::usage;
+
+/// The control plane's namespace.
+const NAMESPACE: &str = "argocd";
+/// Clusters that are not known after this time will not be.
+const DEADLINE: Duration = Duration::from_secs(900);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How many clusters.
+    #[arg(long, default_value_t = 20)]
+    clusters: u32,
+    /// Objects of each.
+    #[arg(long, default_value_t = 20_000)]
+    objects: u32,
+    /// How many times faster time passes.
+    #[arg(long, default_value_t = 20)]
+    faster: u32,
+    /// Minutes to watch, of the time that passes faster.
+    #[arg(long, default_value_t = 60)]
+    minutes: u32,
+}
+
+struct Nobody;
+
+impl DirtySink for Nobody {
+    fn touched(&self, _: &str, _: &str, _: &ResourceKey) {}
+    fn cluster_changed(&self, _: &str) {}
+}
+
+pub(crate) async fn run(args: &Args, Context { report, .. }: &Context) -> Result<()> {
+    ensure!((1..=60).contains(&args.faster), "--faster: bookmarks come at least a second apart, so 60 is the most");
+    report.progress(&format!("{} simulated clusters of {} objects", args.clusters, args.objects));
+    let servers = Servers::start(&Fleet {
+        clusters: args.clusters,
+        objects: args.objects,
+        bookmark_seconds: 60 / args.faster,
+        ..Fleet::default()
+    })?;
+    let dir = tempfile::Builder::new().prefix("argosy-perf-").tempdir()?;
+    servers.write_kubeconfigs(dir.path())?;
+    let tasks = Tasks::new();
+    let clusters = follow(&servers, dir.path(), args.faster, &tasks).await?;
+    let objects: usize = clusters.iter().map(Cluster::resource_count).sum();
+    let known = usage::read(std::process::id())?;
+    report.progress(&format!(
+        "{objects} objects are known, {:.0} MB of lists, {:.0} MB resident with the servers",
+        servers.sent() as f64 / 1e6,
+        known.rss_mb
+    ));
+
+    let hours = f64::from(args.minutes) / 60.0;
+    let seconds = f64::from(args.minutes) * 60.0 / f64::from(args.faster);
+    // What is left over from the start is no idling.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (sent, lists, cpu) = (servers.sent(), servers.lists(), servers.cpu_seconds_beside()?);
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    let cpu = servers.cpu_seconds_beside()? - cpu;
+    report.figure("idle", "bytes_read", (servers.sent() - sent) as f64 / hours, "B an hour");
+    report.figure("idle", "lists", (servers.lists() - lists) as f64 / hours, "an hour, of one object each");
+    report.figure("idle", "cpu_seconds", cpu / hours, "s an hour");
+    let mismatches: usize = clusters.iter().map(Cluster::audit_mismatches).sum();
+    report.figure("idle", "false_alarms", mismatches as f64, "");
+
+    let found = hide(&servers, &clusters[0]).await?.as_secs_f64() * f64::from(args.faster);
+    report.figure("idle", "audit_found_seconds", found, "s");
+    Ok(())
+}
+
+/// Follows all clusters, registered as people do it, until everything is known.
+async fn follow(servers: &Servers, dir: &Path, faster: u32, tasks: &Tasks) -> Result<Vec<Cluster>> {
+    let control_plane = &servers.clusters[0];
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    request(control_plane, "POST", "/api/v1/namespaces", &namespace)?;
+    let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    for (number, cluster) in servers.clusters.iter().enumerate().skip(1) {
+        let config = json!({"bearerToken": ADMIN_TOKEN, "tlsClientConfig": {"caData": encode(cluster.ca_pem()?)}});
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": format!("cluster-{number}"), "labels": {"argocd.argoproj.io/secret-type": "cluster"}},
+            "data": {"name": encode(&format!("cluster-{number}")), "server": encode(&cluster.url()),
+                     "config": encode(&config.to_string())},
+        });
+        request(control_plane, "POST", &format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &secret)?;
+    }
+    let auth = ClusterAuth::kubeconfig(Some(&dir.join("cluster-0")), None).await?;
+    let times = list_watch::Options::default();
+    let kinds = list_watch::Options {
+        silence_max: times.silence_max / faster,
+        watch_time: times.watch_time.start / u64::from(faster)..times.watch_time.end / u64::from(faster),
+        audit_pause: times.audit_pause / faster,
+        ..times
+    };
+    let followed = Clusters::start(Setup {
+        client: connect(auth, client::Options::default()).await?,
+        namespace: NAMESPACE.to_owned(),
+        sink: Arc::new(Nobody),
+        rules: Rules {
+            owner: Arc::new(app_of),
+            watched: Arc::new(|_, _| true),
+            matters: Arc::new(|_, _| true),
+            in_cluster_enabled: true,
+        },
+        owns: Arc::new(|_| true),
+        fence: None,
+        policy: auth::Policy::default(),
+        pace: Pace {
+            kinds,
+            discovery: Pace::default().discovery / faster,
+        },
+        tasks: tasks.clone(),
+    });
+    followed.ready().await;
+    let mut clusters = Vec::new();
+    for cluster in &servers.clusters[1..] {
+        let destination = ApplicationDestination {
+            server: cluster.url(),
+            ..ApplicationDestination::default()
+        };
+        clusters.push(followed.resolve(&destination)?);
+    }
+    for cluster in &clusters {
+        let synced = tokio::time::timeout(DEADLINE, cluster.synced()).await;
+        ensure!(synced.context("wait for the first lists")?, "a cluster is not followed any longer");
+    }
+    Ok(clusters)
+}
+
+/// Takes a ConfigMap away without telling the watches, and waits until live state knows.
+async fn hide(servers: &Servers, cluster: &Cluster) -> Result<Duration> {
+    let maps = cluster.snapshot().by_kind(&GroupKind::new("", "ConfigMap"));
+    let key = maps.last().context("the cluster has no ConfigMap")?.key.clone();
+    servers.clusters[1]
+        .with(|server| server.alter_silently("", "configmaps", &key.namespace, &key.name, None));
+    let hidden = Instant::now();
+    while cluster.snapshot().get(&key).is_some() {
+        ensure!(hidden.elapsed() < DEADLINE, "the audit finds nothing");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(hidden.elapsed())
+}
