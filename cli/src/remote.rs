@@ -23,7 +23,8 @@ const SYSTEM_CERTIFICATES: &[&str] = &[
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Connection {
     /// Address of the API server [default: the current context's].
-    #[arg(long, env = "ARGOCD_SERVER", global = true)]
+    // Positions of commands are called "server" too: an argument of the same id would take their value.
+    #[arg(id = "api-server", long = "server", env = "ARGOCD_SERVER", global = true)]
     server: Option<String>,
     /// Token to speak with [default: the one of the login].
     #[arg(long, env = "ARGOCD_AUTH_TOKEN", global = true, hide_env_values = true)]

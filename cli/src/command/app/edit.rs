@@ -255,7 +255,8 @@ pub(super) async fn unset(remote: &Remote, args: Unset) -> Result<()> {
         source.r#ref.clear();
     }
     ensure!(app.spec != before, "nothing to unset: none of it is set");
-    update(remote, app, true).await
+    // As Argo CD's program does here and in the editor: a repository that is away does not stand in the way of a repair.
+    update(remote, app, false).await
 }
 
 #[derive(clap::Args)]
@@ -270,7 +271,7 @@ pub(super) async fn edit(remote: &Remote, args: Edit) -> Result<()> {
         None => output::text("Edit cancelled, no changes made.\n"),
         Some(spec) => {
             app.spec = spec;
-            update(remote, app, true).await
+            update(remote, app, false).await
         }
     }
 }
