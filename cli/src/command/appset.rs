@@ -153,13 +153,14 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
             appset_namespace,
             output,
         } => {
-            let [mut set] = <[ApplicationSet; 1]>::try_from(read(&[file.clone()])?).map_err(|found| {
-                anyhow::anyhow!(
-                    "{}: one ApplicationSet is expected, found {}",
-                    file.display(),
-                    found.len()
-                )
-            })?;
+            let [mut set] =
+                <[ApplicationSet; 1]>::try_from(read(std::slice::from_ref(&file))?).map_err(|found| {
+                    anyhow::anyhow!(
+                        "{}: one ApplicationSet is expected, found {}",
+                        file.display(),
+                        found.len()
+                    )
+                })?;
             if set.metadata.namespace.is_empty() {
                 set.metadata.namespace = appset_namespace;
             }

@@ -166,19 +166,21 @@ pub(super) async fn run(remote: &Remote, args: Args) -> Result<()> {
             })
             .await
         }
-        Command::EnableManualSync(window) => {
-            change(remote, &window, |window| Ok(window.manual_sync = true)).await
-        }
-        Command::DisableManualSync(window) => {
-            change(remote, &window, |window| Ok(window.manual_sync = false)).await
-        }
-        Command::EnableSyncOverrun(window) => {
-            change(remote, &window, |window| Ok(window.sync_overrun = true)).await
-        }
+        Command::EnableManualSync(window) => set(remote, &window, |window| window.manual_sync = true).await,
+        Command::DisableManualSync(window) => set(remote, &window, |window| window.manual_sync = false).await,
+        Command::EnableSyncOverrun(window) => set(remote, &window, |window| window.sync_overrun = true).await,
         Command::DisableSyncOverrun(window) => {
-            change(remote, &window, |window| Ok(window.sync_overrun = false)).await
+            set(remote, &window, |window| window.sync_overrun = false).await
         }
     }
+}
+
+async fn set(remote: &Remote, of: &Window, set: impl FnOnce(&mut SyncWindow)) -> Result<()> {
+    change(remote, of, |window| {
+        set(window);
+        Ok(())
+    })
+    .await
 }
 
 async fn change(
