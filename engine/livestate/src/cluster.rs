@@ -13,7 +13,7 @@ use crate::snapshot::{Kind, Snapshot};
 
 /// The live state of one cluster. Has one writer, who owns it.
 ///
-/// Memory a resource, besides its document: the row (56 B) and an entry of about 10 B in each of three to five sorted sets.
+/// Memory a resource, besides its document: the row (56 B) and an entry of about 10 B (estimated from totals) in each of three to five sorted sets.
 #[derive(Default)]
 pub struct ClusterState {
     pub(crate) view: Snapshot,
