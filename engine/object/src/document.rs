@@ -6,6 +6,7 @@
 //! | file | answers |
 //! |---|---|
 //! | [`tree`] | a document on its way in, in scratch memory |
+//! | [`json`] | the fast way there from JSON text |
 //! | [`encode`] | how it is cut into sections and written down |
 //! | [`code`] | what the bytes mean |
 //! | [`typed`] | strings that are ids, times, digests, … |
@@ -17,6 +18,7 @@
 mod code;
 mod decode;
 mod encode;
+mod json;
 mod pool;
 mod shape;
 mod squeeze;
@@ -67,7 +69,7 @@ const SCRATCH_KEPT: usize = 1 << 20;
 impl Document {
     /// Keeps a value.
     pub fn from_value(value: &Value) -> Self {
-        with_scratch(|scratch| Self::keep(Node::of(value, scratch), scratch))
+        Self::view(value, |arrived| arrived.document())
     }
 
     /// Keeps a document given as JSON text in any spelling.
@@ -80,6 +82,14 @@ impl Document {
         with_scratch(|scratch| {
             let node = Node::read(json, scratch).map_err(Error)?;
             Ok(take(Arrived { node, scratch }))
+        })
+    }
+
+    /// Looks at a value as at a document that has just arrived.
+    pub fn view<T>(value: &Value, take: impl FnOnce(Arrived<'_>) -> T) -> T {
+        with_scratch(|scratch| {
+            let node = Node::of(value, scratch);
+            take(Arrived { node, scratch })
         })
     }
 
@@ -204,6 +214,21 @@ impl Arrived<'_> {
 }
 
 impl<'a> Arrived<'a> {
+    /// The part of the document at a path of names, to look at.
+    pub fn at(&self, path: &[&str]) -> Option<Arrived<'a>> {
+        let node = self.node.at(path)?;
+        Some(Arrived { node, ..*self })
+    }
+
+    /// The items of a list; none of anything else.
+    pub fn items(&self) -> impl Iterator<Item = Arrived<'a>> + use<'a> {
+        let (items, scratch) = match self.node {
+            Node::List(items) => (items, self.scratch),
+            _ => (&[][..], self.scratch),
+        };
+        items.iter().map(move |node| Arrived { node: *node, scratch })
+    }
+
     /// The same with `apiVersion` and `kind` where it has none, as in lists of built-in kinds.
     #[must_use]
     pub fn stamped(self, api_version: &'a str, kind: &'a str) -> Self {

@@ -26,12 +26,13 @@ const DIGITS: u8 = 0x0a;
 const IPV4: u8 = 0x0b;
 const HEX: u8 = 0x0c;
 const BASE64: u8 = 0x0d;
-const LZ: u8 = 0x0e;
-const LZ_LIKE: u8 = 0x0f;
+const SQUEEZED: u8 = 0x0e;
+const SQUEEZED_LIKE: u8 = 0x0f;
 const PARTS: u8 = 0x10;
 const SECTION: u8 = 0x11;
 const LOCAL: u8 = 0x12;
-const SQUEEZED: u8 = 0x13;
+/// Nothing begins so.
+const FREE: u8 = 0x13;
 /// Four kinds, by the two low bits.
 const JSON: u8 = 0x14;
 const REGISTER: u8 = 0x18;
@@ -98,7 +99,7 @@ pub(super) enum Raw<'a> {
     /// A value, then bytes in hexadecimal.
     Hex(&'a [u8], &'a [u8]),
     Base64(&'a [u8]),
-    Lz(Lz<'a>),
+    Squeezed(Squeezed<'a>),
     /// Values that make up one string.
     Parts(&'a [u8]),
     Register(Register),
@@ -110,13 +111,11 @@ pub(super) enum Raw<'a> {
 
 /// A compressed text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lz<'a> {
+pub(super) struct Squeezed<'a> {
     /// Length of the text.
     pub(super) len: usize,
-    /// The word that is the dictionary.
+    /// The word that is the text before it.
     pub(super) like: Option<Id>,
-    /// If the block is squeezed once more, its length before that.
-    pub(super) squeezed: Option<usize>,
     pub(super) bytes: &'a [u8],
 }
 
@@ -194,21 +193,12 @@ impl<'a> Reader<'a> {
                 Raw::Hex(prefix, self.block())
             }
             BASE64 => Raw::Base64(self.block()),
-            kind @ (LZ | LZ_LIKE) => {
-                let len = self.len();
-                Raw::Lz(Lz {
-                    len,
-                    like: (kind == LZ_LIKE).then(|| self.id()),
-                    squeezed: None,
-                    bytes: self.block(),
-                })
-            }
-            SQUEEZED => Raw::Lz(Lz {
+            kind @ (SQUEEZED | SQUEEZED_LIKE) => Raw::Squeezed(Squeezed {
                 len: self.len(),
-                like: self.id().checked_sub(1),
-                squeezed: Some(self.len()),
+                like: (kind == SQUEEZED_LIKE).then(|| self.id()),
                 bytes: self.block(),
             }),
+            FREE => unreachable!("{OURS}"),
             LOCAL => Raw::Local(self.len()),
             PARTS => Raw::Parts(self.block()),
             SECTION => Raw::Section(self.block()),
@@ -318,23 +308,16 @@ pub(super) trait Write: Extend<u8> {
                 self.raw(&[BASE64]);
                 self.block(bytes);
             }
-            Raw::Lz(text) => {
-                self.raw(&[match (text.squeezed, text.like) {
-                    (Some(_), _) => SQUEEZED,
-                    (None, Some(_)) => LZ_LIKE,
-                    (None, None) => LZ,
+            Raw::Squeezed(text) => {
+                self.raw(&[if text.like.is_some() {
+                    SQUEEZED_LIKE
+                } else {
+                    SQUEEZED
                 }]);
                 self.number(text.len as u64);
-                match text.squeezed {
-                    Some(len) => {
-                        self.number(text.like.map_or(0, |like| u64::from(like) + 1));
-                        self.number(len as u64);
-                    }
-                    None => text
-                        .like
-                        .into_iter()
-                        .for_each(|like| self.number(u64::from(like))),
-                }
+                text.like
+                    .into_iter()
+                    .for_each(|like| self.number(u64::from(like)));
                 self.block(text.bytes);
             }
             Raw::Parts(bytes) => {
@@ -397,7 +380,7 @@ pub(super) fn used_by_values(values: &[u8], tell: &mut impl FnMut(Used)) {
     let mut reader = Reader(values);
     while !reader.is_empty() {
         match reader.value() {
-            Raw::Word(id) | Raw::Lz(Lz { like: Some(id), .. }) => tell(Used::Word(id)),
+            Raw::Word(id) | Raw::Squeezed(Squeezed { like: Some(id), .. }) => tell(Used::Word(id)),
             Raw::Local(_) => tell(Used::Local),
             Raw::Hex(prefix, _) => used_by_values(prefix, tell),
             Raw::Parts(parts) => used_by_values(parts, tell),

@@ -174,7 +174,7 @@ impl<'a> Decoder<'a> {
                 Cow::Owned(text)
             }
             Raw::Base64(bytes) => Cow::Owned(typed::base64_text(bytes)),
-            Raw::Lz(text) => Cow::Owned(squeeze::text(&text)),
+            Raw::Squeezed(text) => Cow::Owned(squeeze::text(&text)),
             Raw::Parts(parts) => {
                 let (mut reader, mut text) = (Reader(parts), String::new());
                 while !reader.is_empty() {

@@ -12,10 +12,10 @@ use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use std::hash::BuildHasher;
 
-use super::code::{Lz, Raw, Register, Style, Write, shape_head, used_by_section, used_by_values};
+use super::code::{Raw, Register, Squeezed, Style, Write, shape_head, used_by_section, used_by_values};
 use super::pool::seen_before;
 use super::shape::{Fixed, Nested, Part, SHAPES, Shape, Step, WORDS, pack, release};
-use super::squeeze::Squeezed;
+use super::squeeze::squeeze;
 use super::tree::Node;
 use super::typed::{self, Typed};
 
@@ -32,7 +32,7 @@ const REGISTER_LEN_MIN: usize = 5;
 /// Values worth a place among the locals.
 const LOCAL_FROM: usize = 10;
 /// Texts worth compressing.
-const LZ_FROM: usize = 128;
+const SQUEEZE_FROM: usize = 128;
 /// Shorter JSON in a string is text like any other.
 const JSON_FROM: usize = 32;
 /// JSON in a string in JSON in a string is kept as text from this depth on.
@@ -361,21 +361,20 @@ impl<'a> Encoder<'a> {
             }
             _ => {}
         }
-        if text.len() >= LZ_FROM {
+        if text.len() >= SQUEEZE_FROM {
             let like = match fixed {
-                Some(Fixed::Text(like)) if like.len() >= LZ_FROM => Some(like),
+                Some(Fixed::Text(like)) if like.len() >= SQUEEZE_FROM => Some(like),
                 _ => None,
             };
-            let squeezed = Squeezed::of(text, like.map(|like| &**like));
-            if squeezed.bytes.len() + 8 < text.len() {
+            let squeezed = squeeze(text, like.map(|like| &**like));
+            if let Some(bytes) = squeezed.filter(|bytes| bytes.len() + 8 < text.len()) {
                 let like = like.map(|like| {
                     WORDS.find_or_add(HASHER.hash_one(&**like), |word| word == like, || like.clone())
                 });
-                return out.value(&Raw::Lz(Lz {
+                return out.value(&Raw::Squeezed(Squeezed {
                     len: text.len(),
                     like,
-                    squeezed: squeezed.block_len,
-                    bytes: &squeezed.bytes,
+                    bytes: &bytes,
                 }));
             }
         }
@@ -453,7 +452,7 @@ impl<'a> Encoder<'a> {
         match typed::read(text) {
             Some(Typed::Time(seconds)) => return Fixed::Time(seconds - self.base),
             Some(Typed::Uuid(_) | Typed::Digits(_)) => return Fixed::Never,
-            Some(Typed::Hex(..) | Typed::Base64(_)) if text.len() > LZ_FROM => return Fixed::Never,
+            Some(Typed::Hex(..) | Typed::Base64(_)) if text.len() > SQUEEZE_FROM => return Fixed::Never,
             _ => {}
         }
         match self.parts(text) {

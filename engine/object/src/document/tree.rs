@@ -5,11 +5,12 @@ use bumpalo::collections::Vec as BumpVec;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::json;
 use crate::{Map, Value};
 
 /// Most lists and maps are no longer; what is left over goes with the scratch memory.
-const LIST_LEN: usize = 4;
-const MAP_LEN: usize = 8;
+pub(super) const LIST_LEN: usize = 4;
+pub(super) const MAP_LEN: usize = 8;
 
 /// A part of the tree. Maps are sorted by key, each key once.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,14 @@ pub(super) enum Node<'a> {
 impl<'a> Node<'a> {
     /// Reads JSON text.
     pub(super) fn read(json: &'a [u8], bump: &'a Bump) -> Result<Self, serde_json::Error> {
+        let fast = std::str::from_utf8(json)
+            .ok()
+            .and_then(|text| json::read(text, bump));
+        fast.map_or_else(|| Self::read_thoroughly(json, bump), Ok)
+    }
+
+    /// The same at leisure. Says what is wrong.
+    pub(super) fn read_thoroughly(json: &'a [u8], bump: &'a Bump) -> Result<Self, serde_json::Error> {
         fn read<'a, R: serde_json::de::Read<'a>>(
             mut reader: serde_json::Deserializer<R>,
             bump: &'a Bump,
@@ -198,22 +207,24 @@ impl<'a> Visitor<'a> for Seed<'a> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut entries: A) -> Result<Node<'a>, A::Error> {
-        let mut map: BumpVec<'a, (&'a str, Node<'a>)> = BumpVec::with_capacity_in(MAP_LEN, self.0);
-        let mut sorted = true;
+        let mut map = BumpVec::with_capacity_in(MAP_LEN, self.0);
         while let Some(name) = entries.next_key_seed(self)? {
             let Node::Text(name) = name else {
                 return Err(A::Error::custom("a key is no string"));
             };
-            let value = entries.next_value_seed(self)?;
-            sorted &= map.last().is_none_or(|(before, _)| *before < name);
-            map.push((name, value));
+            map.push((name, entries.next_value_seed(self)?));
         }
-        if !sorted {
-            // Of a key that comes twice the last value counts, as everywhere with JSON.
-            map.reverse();
-            map.sort_by(|a, b| a.0.cmp(b.0));
-            map.dedup_by(|later, first| later.0 == first.0);
-        }
-        Ok(Node::Map(map.into_bump_slice()))
+        Ok(map_of(map))
     }
+}
+
+/// The map of some entries.
+pub(super) fn map_of<'a>(mut entries: BumpVec<'a, (&'a str, Node<'a>)>) -> Node<'a> {
+    if !entries.is_sorted_by(|before, after| before.0 < after.0) {
+        // Of a key that comes twice the last value counts, as everywhere with JSON.
+        entries.reverse();
+        entries.sort_by(|a, b| a.0.cmp(b.0));
+        entries.dedup_by(|later, first| later.0 == first.0);
+    }
+    Node::Map(entries.into_bump_slice())
 }
