@@ -4,6 +4,7 @@
 //! Who asks proves that they hold the key of the installation (`server.secretkey` of `argocd-secret`), which only its
 //! own components can read.
 
+mod hosts;
 mod node;
 
 use std::net::SocketAddr;
@@ -191,11 +192,13 @@ pub(crate) fn tree(ctx: &Context, app: &Application, cluster: &Cluster) -> Resul
         }
     }
     let instance = AppKey::of(app).instance(&ctx.options.namespace);
+    let settings = ctx.settings.get();
     Ok(node::tree(
         app,
         &instance,
         &cluster.snapshot(),
-        &ctx.settings.get().health,
+        &settings.health,
+        &settings.config.allowed_node_labels,
     ))
 }
 

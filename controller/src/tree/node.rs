@@ -13,13 +13,16 @@ use argosy_object::{ResourceKey, Value, meta};
 
 use crate::neighbours::InCluster;
 use crate::reconcile::summary;
+use crate::tree::hosts::Hosts;
 
-/// Everything that the Application with this instance name owns: what it tracks or manages, and what that owns.
+/// Everything that the Application with this instance name owns: what it tracks or manages, and what that owns. Of the nodes
+/// that its Pods are on, those of their labels are told that are in `node_labels`.
 pub(super) fn tree(
     app: &Application,
     instance: &str,
     snapshot: &Snapshot,
     health: &Customizations,
+    node_labels: &[String],
 ) -> ApplicationTree {
     let mut roots = snapshot.by_app(instance);
     let mut missing = Vec::new();
@@ -49,11 +52,13 @@ pub(super) fn tree(
         }
     }
     let mut seen = HashSet::new();
-    let mut nodes = Vec::new();
+    let (mut nodes, mut hosts) = (Vec::new(), Hosts::default());
     for root in roots {
         for resource in snapshot.descendants(&root) {
             if seen.insert(resource.key.clone()) {
-                nodes.push(node(&resource, snapshot, health));
+                let object = resource.value();
+                hosts.add(&object);
+                nodes.push(node(&resource, &object, snapshot, health));
             }
         }
     }
@@ -61,6 +66,7 @@ pub(super) fn tree(
     nodes.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     ApplicationTree {
         nodes,
+        hosts: hosts.finish(snapshot, node_labels),
         ..ApplicationTree::default()
     }
 }
@@ -82,10 +88,9 @@ fn reference(resource: &Resource) -> ResourceRef {
     }
 }
 
-fn node(resource: &Resource, snapshot: &Snapshot, health: &Customizations) -> ResourceNode {
-    let object = resource.value();
+fn node(resource: &Resource, object: &Value, snapshot: &Snapshot, health: &Customizations) -> ResourceNode {
     let assessed =
-        argosy_health::assess_among(&object, health, &InCluster(snapshot)).map(|health| HealthStatus {
+        argosy_health::assess_among(object, health, &InCluster(snapshot)).map(|health| HealthStatus {
             status: health.status.to_string(),
             message: health.message,
             ..HealthStatus::default()
@@ -97,12 +102,12 @@ fn node(resource: &Resource, snapshot: &Snapshot, health: &Customizations) -> Re
             .iter()
             .map(|parent| reference(parent))
             .collect(),
-        info: info(&object),
-        networking_info: networking(&object),
+        info: info(object),
+        networking_info: networking(object),
         resource_version: resource.resource_version.to_string(),
-        images: images(&object),
+        images: images(object),
         health: assessed,
-        created_at: Time::parse(meta::creation_timestamp(&object).unwrap_or_default()).ok(),
+        created_at: Time::parse(meta::creation_timestamp(object).unwrap_or_default()).ok(),
     }
 }
 
@@ -254,7 +259,7 @@ mod tests {
             name: "web".into(),
             ..ResourceStatus::default()
         }];
-        let tree = tree(&app, "shop", &cluster.snapshot(), &Customizations::default());
+        let tree = tree(&app, "shop", &cluster.snapshot(), &Customizations::default(), &[]);
         let names: Vec<_> = tree
             .nodes
             .iter()

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use argosy_object::{Document, GroupKind, Name, ResourceKey, intern};
 
 use crate::index::{RowId, token};
+use crate::placement::Placement;
 use crate::relist::{Listed, Scope};
 use crate::resource::{Resource, is_older};
 use crate::row::{KindId, Row, app_name};
-use crate::snapshot::{Kind, Snapshot};
+use crate::snapshot::{Kind, Snapshot, version_of};
 
 /// The live state of one cluster. Has one writer, who owns it.
 ///
-/// Memory a resource, besides its document: the row (56 B) and an entry of about 10 B (estimated from totals) in each of three to five sorted sets.
+/// Memory a resource, besides its document: the row (48 B) and an entry of about 10 B (estimated from totals) in each of three to five sorted sets.
 #[derive(Default)]
 pub struct ClusterState {
     pub(crate) view: Snapshot,
@@ -130,6 +131,7 @@ pub struct Footprint {
     pub owners: usize,
     pub apps: usize,
     pub kinds: usize,
+    pub placed: usize,
     pub deleted: usize,
     pub relists: usize,
 }
@@ -206,6 +208,7 @@ impl ClusterState {
             owners: self.view.owned.len(),
             apps: self.view.by_app.len(),
             kinds: self.view.kinds.len() + self.view.kind_ids.len() + self.view.by_kind.len(),
+            placed: self.view.placed.len() + self.view.guests.len(),
             deleted: self.deleted.len(),
             relists: self.relists.len(),
         }
@@ -223,7 +226,7 @@ impl ClusterState {
             let same = known.uid == token(&*resource.uid) && *known_version == *resource.resource_version;
             let known_already = same
                 && known.app == resource.app
-                && known.version == resource.version
+                && version_of(&known.document) == resource.version
                 // Servers without versions: only the content tells.
                 && (!resource.resource_version.is_empty() || known.document == resource.document);
             if known_already || is_older(&resource.resource_version, &known_version) {
@@ -271,13 +274,13 @@ impl ClusterState {
                     tracked: row.app.is_some(),
                 }));
                 apps.extend(self.view.apps_of_row(&old));
-                self.exchange(id, Some(&old), Some(&row));
+                self.exchange(id, Some(&old), Some(&row), resource.placement);
                 self.view.rows.set(id as usize, Some(row));
                 (id, Change::Updated)
             }
             None => {
                 let id = self.place();
-                self.exchange(id, None, Some(&row));
+                self.exchange(id, None, Some(&row), resource.placement);
                 self.view.rows.set(id as usize, Some(row));
                 self.view.len += 1;
                 if let Some(kind) = self.view.kinds.get_mut(&kind) {
@@ -302,7 +305,7 @@ impl ClusterState {
         let key = Arc::new(self.view.key(&row));
         // While its owners can still be found through it.
         let apps = self.view.apps_of_row(&row);
-        self.exchange(id, Some(&row), None);
+        self.exchange(id, Some(&row), None, None);
         self.view.rows.set(id as usize, None);
         self.free.push(id);
         self.view.len -= 1;
@@ -328,8 +331,9 @@ impl ClusterState {
     }
 
     /// Moves the entries of a row from how it was to how it will be; most changes of an object change none of them.
-    fn exchange(&mut self, id: RowId, old: Option<&Row>, new: Option<&Row>) {
+    fn exchange(&mut self, id: RowId, old: Option<&Row>, new: Option<&Row>, placement: Option<Placement>) {
         let view = &mut self.view;
+        view.exchange_placement(id, old, new, placement);
         let tokens = |view: &Snapshot, row: &Row| {
             let mut owned = row.owners.tokens().to_vec();
             owned.extend(view.inferred_tokens(row));

@@ -89,6 +89,13 @@ impl Index {
         })
     }
 
+    /// Whether this row is there under this token.
+    pub(crate) fn contains(&self, token: u64, row: RowId) -> bool {
+        let entry = entry(token, row);
+        self.run_of(entry)
+            .is_some_and(|(_, run)| run.binary_search(&entry).is_ok())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

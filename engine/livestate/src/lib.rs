@@ -12,6 +12,7 @@
 //! | [`cluster`] | how changes come in, and what they touch |
 //! | [`relist`] | how a full list replaces what was known without a gap |
 //! | [`ownership`] | who owns whom, also where no owner reference says so |
+//! | [`placement`] | on which nodes Pods are, and what they ask of them |
 //! | [`snapshot`] | reads |
 //!
 //! Three rules keep readers from acting on the past. A change that is older than what is held is dropped, whatever
@@ -20,12 +21,14 @@
 pub mod cluster;
 mod index;
 pub mod ownership;
+pub mod placement;
 pub mod relist;
 pub mod resource;
 mod row;
 pub mod snapshot;
 
 pub use cluster::{Change, ClusterState, Deletion, Event, Footprint, Touched, Update};
+pub use placement::Asks;
 pub use relist::Scope;
 pub use resource::{Owner, Resource};
 pub use snapshot::Snapshot;

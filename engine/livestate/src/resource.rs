@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use argosy_object::{Arrived, Document, GroupKind, GroupVersionKind, Name, ResourceKey, Value, intern, meta};
 
+use crate::placement::Placement;
 use crate::row::app_name;
 
 /// Annotations by which a token Secret names its ServiceAccount, older than owner references.
@@ -26,6 +27,8 @@ pub struct Resource {
     pub app: Option<Name>,
     /// The owners that the object names.
     pub owners: Box<[Owner]>,
+    /// Of a Pod on its way in: where it is.
+    pub(crate) placement: Option<Placement>,
     /// The whole object.
     pub document: Document,
 }
@@ -48,16 +51,7 @@ pub struct Owner {
 impl Resource {
     /// Takes the facts out of an object. `app` is the instance name of the Application that tracks it, if any.
     pub fn new(object: &Value, app: Option<Arc<str>>) -> Self {
-        let gvk = meta::gvk(object);
-        Resource {
-            key: Arc::new(meta::key(object)),
-            version: intern(&gvk.version),
-            uid: Arc::from(meta::uid(object)),
-            resource_version: Box::from(meta::resource_version(object)),
-            app: app_name(app),
-            owners: owners(object),
-            document: Document::from_value(object),
-        }
+        Document::view(object, |arrived| Resource::arrived(&arrived, object, app))
     }
 
     /// Takes the facts out of an object that has just arrived. `label` is its [`Arrived::label`].
@@ -70,6 +64,7 @@ impl Resource {
             resource_version: Box::from(meta::resource_version(label)),
             app: app_name(app),
             owners: owners(label),
+            placement: Placement::of(object),
             document: object.document(),
         }
     }

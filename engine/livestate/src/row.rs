@@ -10,12 +10,10 @@ use crate::resource::Resource;
 /// The number of a kind within a cluster.
 pub(crate) type KindId = u16;
 
-/// 56 bytes besides the document.
+/// 40 bytes besides the document.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) document: Document,
-    /// The API version in which it was read.
-    pub(crate) version: Name,
     pub(crate) app: Option<Name>,
     /// Token of the uid.
     pub(crate) uid: u64,
@@ -30,7 +28,8 @@ pub(crate) struct Row {
 pub(crate) enum Owners {
     None,
     One(u64),
-    Many(Arc<[u64]>),
+    /// Rare, and one word here instead of two.
+    Many(Arc<Vec<u64>>),
 }
 
 impl Owners {
@@ -48,11 +47,10 @@ impl Row {
         let owners = match &*resource.owners {
             [] => Owners::None,
             [owner] => Owners::One(token(&*owner.uid)),
-            owners => Owners::Many(owners.iter().map(|owner| token(&*owner.uid)).collect()),
+            owners => Owners::Many(Arc::new(owners.iter().map(|owner| token(&*owner.uid)).collect())),
         };
         Row {
             document: resource.document.clone(),
-            version: resource.version.clone(),
             app: resource.app.clone(),
             uid: token(&*resource.uid),
             owners,

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use argosy_object::{GroupKind, Name, ResourceKey, intern};
+use argosy_object::{Document, GroupKind, Name, ResourceKey, intern, split_api_version};
 
 use crate::index::{Index, RowId, token};
-use crate::resource::{Resource, owners_in};
+use crate::placement::Guests;
+use crate::resource::{Resource, is_older, owners_in};
 use crate::row::{KindId, Owners, Row, key_token, kind_token, namespace_token};
 
 /// A cluster as it was at one moment. Cloning is cheap; nothing that the writer does later shows.
@@ -23,6 +24,10 @@ pub struct Snapshot {
     pub(crate) owned: Index,
     pub(crate) by_app: Index,
     pub(crate) by_kind: Index,
+    /// Pods on nodes, by all that their placement says.
+    pub(crate) placed: Index,
+    /// Nodes with Pods on them.
+    pub(crate) guests: imbl::OrdMap<Name, Guests>,
     pub(crate) revision: u64,
 }
 
@@ -58,6 +63,12 @@ impl Snapshot {
     /// The object with this uid.
     pub fn by_uid(&self, uid: &str) -> Option<Arc<Resource>> {
         Some(self.resource(self.find_uid(token(uid)).next()?))
+    }
+
+    /// Whether an object is known in a version that is older than this one.
+    pub fn is_behind(&self, key: &ResourceKey, resource_version: &str) -> bool {
+        let known = self.find(key).map(|id| self.row(id).document.resource_version());
+        known.is_some_and(|known| is_older(&known, resource_version))
     }
 
     /// The objects that the Application with this instance name tracks itself, sorted by key. What they own is reached
@@ -203,7 +214,7 @@ impl Snapshot {
         let row = self.row(id);
         Arc::new(Resource {
             key: Arc::new(self.key(row)),
-            version: row.version.clone(),
+            version: version_of(&row.document),
             uid: Arc::from(row.document.uid()),
             resource_version: row.document.resource_version().into_boxed_str(),
             app: row.app.clone(),
@@ -211,6 +222,7 @@ impl Snapshot {
                 Owners::None => Box::default(),
                 _ => owners_in(&row.document),
             },
+            placement: None,
             document: row.document.clone(),
         })
     }
@@ -221,4 +233,10 @@ impl Snapshot {
         resources.sort_by(|a, b| a.key.cmp(&b.key));
         resources
     }
+}
+
+/// The API version in which a document was read.
+pub(crate) fn version_of(document: &Document) -> Name {
+    let api_version = document.str_at(&["apiVersion"]).unwrap_or_default();
+    intern(split_api_version(&api_version).1)
 }

@@ -4,6 +4,7 @@
 mod changes;
 mod model;
 mod ownership;
+mod placement;
 mod relist;
 
 use std::sync::Arc;
