@@ -4,6 +4,7 @@
 //! mistake stops the rest.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use argosy_object::Value;
 use bytes::Bytes;
@@ -158,6 +159,8 @@ impl<T: DeserializeOwned> TypedWatch<T> {
     pub fn new(client: Client, resource: ApiResource, selection: Selection) -> Self {
         let options = Options {
             selection,
+            // Nothing is made of counts here.
+            audit_pause: Duration::MAX,
             ..Options::default()
         };
         TypedWatch {
@@ -206,7 +209,7 @@ impl<T: DeserializeOwned> TypedWatch<T> {
                         .collect();
                     self.synced = true;
                 }
-                Event::Live | Event::Progress { .. } | Event::Audit { .. } => {}
+                Event::Live | Event::Progress { .. } | Event::Seen(_) | Event::Audit { .. } => {}
                 Event::Failed(error) => return Change::Failed(error),
             }
         }

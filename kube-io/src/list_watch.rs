@@ -19,7 +19,8 @@
 //! resumed one is silent too, that is a failure, and the kind counts as followed again only when something comes.
 //!
 //! Nor is the server trusted never to lose a change: between two watches the number of objects is asked for now and then
-//! ([`Event::Audit`]), which costs one object.
+//! ([`Event::Audit`]), which costs one object; and more rarely the metadata of all of them ([`Event::Seen`]), whose versions
+//! tell also which objects have changed.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ const LINE_LEN_MAX: usize = 32 << 20;
 const GOOD_AGE: Duration = Duration::from_secs(10);
 /// A version that is forgotten so often in a row, just after the list that gave it, is a failure.
 const EXPIRIES_MAX: u32 = 5;
+/// Lists without spec and status. They still tell every version.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 /// After an outage the streams of one server come back spread over this time.
 const COMEBACK_SPREAD: Duration = Duration::from_secs(1);
 
@@ -64,6 +67,9 @@ pub struct Options {
     /// The least time between two counts of the objects. They happen when a watch ends, so the longest time is this and
     /// that of a watch.
     pub audit_pause: Duration,
+    /// The time between two looks at the versions of all objects, which take the place of a count; a tenth more or less by
+    /// chance, so that kinds and clusters take turns. Servers compress these pages: a hundred bytes or two an object.
+    pub versions_pause: Duration,
     /// Waits after failures: from the first to the last, doubling.
     pub wait_min: Duration,
     /// The longest of them.
@@ -80,6 +86,7 @@ impl Default for Options {
             silence_max: Duration::from_secs(150),
             watch_time: 300..540,
             audit_pause: Duration::from_secs(60),
+            versions_pause: Duration::from_secs(3600),
             wait_min: Duration::from_millis(500),
             wait_max: Duration::from_secs(60),
         }
@@ -111,6 +118,9 @@ pub enum Event {
         /// Everything up to this version has been told.
         resource_version: String,
     },
+    /// Metadata of an object that is there. The [`Event::Audit`] that follows says at which version; if none follows, the look
+    /// was broken off.
+    Seen(Bytes),
     /// How many objects there were at a version. Events follow from an earlier version on, so it can be compared with
     /// what is known as soon as an event of a later version comes, or [`Event::Progress`] up to it.
     Audit {
@@ -140,6 +150,8 @@ pub struct ListWatch {
     silent: bool,
     listed: Option<Instant>,
     audited: Instant,
+    /// When all versions are looked at next.
+    versions_due: Instant,
     failures: u32,
     queue: std::collections::VecDeque<Event>,
 }
@@ -156,9 +168,18 @@ enum State {
     /// Following changes.
     Watching(Stream),
     /// Count the objects before the next watch.
-    Audit,
+    Audit(Audit),
     /// Before the next try.
     Waiting { until: Instant, unreachable: bool },
+}
+
+/// A count of the objects that is under way.
+#[derive(Default)]
+struct Audit {
+    /// Their versions are looked at, too.
+    versions: bool,
+    token: Option<String>,
+    count: u64,
 }
 
 struct Stream {
@@ -173,6 +194,8 @@ impl ListWatch {
     /// Follows `resource`. Lists wait for their bytes of `budget`, which all kinds and clusters share.
     pub fn new(client: Client, resource: ApiResource, options: Options, budget: Budget) -> Self {
         let streaming = options.streaming;
+        // Not all kinds of all clusters at once after a start.
+        let versions_due = Instant::now() + options.versions_pause.mul_f64(0.1 + fastrand::f64());
         ListWatch {
             client,
             resource,
@@ -185,6 +208,7 @@ impl ListWatch {
             silent: false,
             listed: None,
             audited: Instant::now(),
+            versions_due,
             failures: 0,
             queue: std::collections::VecDeque::new(),
         }
@@ -216,8 +240,8 @@ impl ListWatch {
                 State::PageBody { reader, permit } => self.page_body(reader, permit).await,
                 State::Initial { stream, permit } => self.initial(stream, permit).await,
                 State::Watching(stream) => self.follow(stream).await,
-                State::Audit => {
-                    self.audit().await;
+                State::Audit(audit) => {
+                    self.audit(audit).await;
                     Ok(())
                 }
                 State::Waiting { until, unreachable } => {
@@ -388,7 +412,7 @@ impl ListWatch {
                 if stream.started.elapsed() >= good {
                     self.failures = 0;
                     if self.audited.elapsed() >= self.options.audit_pause {
-                        self.state = State::Audit;
+                        self.state = State::Audit(self.audit_due());
                     }
                 } else {
                     self.failures += 1;
@@ -434,44 +458,75 @@ impl ListWatch {
         Ok(())
     }
 
-    /// Counts the objects. A server that cannot say, or an error, is no finding: the watch goes on.
-    async fn audit(&mut self) {
-        self.audited = Instant::now();
+    /// What to ask for this time.
+    fn audit_due(&mut self) -> Audit {
+        let now = Instant::now();
+        self.audited = now;
+        let versions = now >= self.versions_due;
+        if versions {
+            self.versions_due = now + self.options.versions_pause.mul_f64(0.9 + fastrand::f64() / 5.0);
+        }
+        Audit {
+            versions,
+            ..Audit::default()
+        }
+    }
+
+    /// Counts the objects, or reads a page of their metadata. A server that cannot say, or an error, is no finding: the watch
+    /// goes on.
+    async fn audit(&mut self, audit: Audit) {
+        match self.counted(audit).await {
+            Ok(Some(audit)) => self.state = State::Audit(audit),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::debug!(server = self.client.server(), kind = self.resource.kind, error = %error, "objects cannot be counted");
+            }
+        }
+    }
+
+    /// The rest of the count, if there is one.
+    async fn counted(&mut self, mut audit: Audit) -> Result<Option<Audit>, Error> {
         let mut call = Call::get(
             self.what("count"),
             self.resource.path(&self.options.selection.namespace, "", ""),
         );
         call.timeout = self.options.answer_max;
         self.options.selection.query(&mut call.query);
-        call.query.push(("limit", "1".to_owned()));
-        let client = self.client.clone();
-        let counted = async {
-            let (_, body) = client.stream(&call, None).await?;
-            let mut reader = PageReader::new(call.what, body);
-            let mut count = 0;
-            while !reader.read(LIST_PAUSE_MAX, |_| count += 1).await? {}
-            reader.finish().map(|page| (page, count))
-        };
-        match counted.await {
-            Ok((page, count)) => {
-                // With a selector the server does not count the rest.
-                let rest = if page.next.is_some() {
-                    page.remaining
-                } else {
-                    Some(0)
-                };
-                if let Some(rest) = rest {
-                    let resource_version = page.resource_version;
-                    self.queue.push_back(Event::Audit {
-                        resource_version,
-                        count: count + rest,
-                    });
-                }
-            }
-            Err(error) => {
-                tracing::debug!(server = self.client.server(), kind = self.resource.kind, error = %error, "objects cannot be counted");
-            }
+        let mut len = 1;
+        if audit.versions {
+            call.accept = Some(METADATA);
+            len = self.options.page_len;
         }
+        call.query.push(("limit", len.to_string()));
+        if let Some(token) = audit.token.take() {
+            call.query.push(("continue", token));
+        }
+        let (_, body) = self.client.stream(&call, None).await?;
+        let mut reader = PageReader::new(call.what, body);
+        let mut take = |item| {
+            audit.count += 1;
+            if audit.versions {
+                self.queue.push_back(Event::Seen(item));
+            }
+        };
+        while !reader.read(LIST_PAUSE_MAX, &mut take).await? {}
+        let page = reader.finish()?;
+        let rest = match page.next {
+            Some(token) if audit.versions => {
+                audit.token = Some(token);
+                return Ok(Some(audit));
+            }
+            // With a selector the server does not count the rest.
+            Some(_) => page.remaining,
+            None => Some(0),
+        };
+        if let Some(rest) = rest {
+            self.queue.push_back(Event::Audit {
+                resource_version: page.resource_version,
+                count: audit.count + rest,
+            });
+        }
+        Ok(None)
     }
 
     /// The call of a watch: from a version, or of a list in the form of a stream.

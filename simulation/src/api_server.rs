@@ -285,9 +285,12 @@ impl ApiServer {
     ) {
         let key = key(namespace, name);
         let content = object.map(|object| {
-            let mut object = object.clone();
-            bare_head(&mut object);
-            Content::of(&object)
+            move |version: u64| {
+                let mut object = object.clone();
+                bare_head(&mut object);
+                object["metadata"]["resourceVersion"] = version.to_string().into();
+                Content::of(&object)
+            }
         });
         self.store
             .alter_silently(&GroupResource::new(group, plural), &key, content);

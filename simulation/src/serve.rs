@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future as _;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +35,8 @@ use crate::watch::Watch;
 const STREAMS_MAX: u32 = 100;
 /// The largest body of a request, as a kube-apiserver has it.
 const BODY_LEN_MAX: usize = 3 << 20;
+/// Answers of this length and more are compressed for whoever takes it, as a kube-apiserver does it.
+const GZIP_FROM: usize = 128 << 10;
 /// The longest sleep of whoever waits for the next thing to happen by itself.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
 
@@ -271,7 +274,10 @@ async fn answer(
         shared.work.notify_one();
     }
     match answer {
-        Answer::Document(response) => {
+        Answer::Document(mut response) => {
+            if response.body().len() >= GZIP_FROM && takes_gzip(request.headers()) {
+                compress(&mut response)?;
+            }
             shared
                 .sent
                 .fetch_add(response.body().len() as u64, Ordering::Relaxed);
@@ -296,6 +302,24 @@ async fn answer(
             "a fault was asked for",
         )),
     }
+}
+
+fn takes_gzip(headers: &http::HeaderMap) -> bool {
+    let accepted = headers.get(http::header::ACCEPT_ENCODING);
+    accepted
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.split(',').any(|coding| coding.trim() == "gzip"))
+}
+
+fn compress(response: &mut http::Response<Bytes>) -> std::io::Result<()> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(response.body())?;
+    *response.body_mut() = encoder.finish()?.into();
+    let gzip = http::HeaderValue::from_static("gzip");
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_ENCODING, gzip);
+    Ok(())
 }
 
 fn full(bytes: Bytes) -> Body {

@@ -197,13 +197,23 @@ impl Store {
         table.oldest = version;
     }
 
-    /// Changes an object where nobody sees it: no event, no new version. For what watches miss.
-    pub(crate) fn alter_silently(&mut self, resource: &GroupResource, key: &str, content: Option<Content>) {
+    /// Changes an object where nobody sees it: a new version, and no event. For what watches miss.
+    pub(crate) fn alter_silently(
+        &mut self,
+        resource: &GroupResource,
+        key: &str,
+        content: Option<impl FnOnce(u64) -> Content>,
+    ) {
+        self.version += 1;
+        let version = self.version;
         let table = self.table_mut(resource);
         match content {
             Some(content) => {
                 if let Some(entry) = table.objects.get_mut(key) {
-                    entry.content = content;
+                    *entry = Entry {
+                        version,
+                        content: content(version),
+                    };
                 }
             }
             None => drop(table.objects.remove(key)),

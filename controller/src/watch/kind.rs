@@ -6,12 +6,12 @@ use argosy_kube_io::list_watch::{Event, ListWatch, Options};
 use argosy_kube_io::target::Selection;
 use argosy_kube_io::{ApiResource, Client, Error};
 use argosy_livestate::{Deletion, Resource, Scope};
-use argosy_object::{Document, Value, meta};
+use argosy_object::{Document, ResourceKey, Value, meta};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use super::Shared;
-use super::writer::Message;
+use super::writer::{Counted, Message};
 
 /// Follows `resource` within `scope` until it is dropped or the writer is gone.
 pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiResource, scope: Scope) {
@@ -22,16 +22,14 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
     let mut events = ListWatch::new(client, resource.clone(), options, shared.lists.clone());
     // An object of the running list could not be read, so the list does not say what is missing.
     let mut torn = None;
-    // A count that waits for the events up to its version.
-    let mut audit: Option<(String, u64)> = None;
+    // A count that waits for the events up to its version, and objects of it that are not known as they are.
+    let mut audit: Option<Counted> = None;
+    let mut unlike = Vec::new();
     loop {
         let event = events.next().await;
-        if let Some((counted_at, count)) = &audit
-            && passes(&event, counted_at)
-        {
+        if let Some(counted) = audit.take_if(|counted| passes(&event, &counted.at)) {
             let (answer, agrees) = oneshot::channel();
-            let message = Message::Audit(scope.clone(), counted_at.clone(), *count, answer);
-            audit = None;
+            let message = Message::Audit(scope.clone(), counted, answer);
             if shared.inbox.send(message).await.is_err() {
                 return;
             }
@@ -43,15 +41,21 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
         }
         let message = match event {
             Event::Progress { .. } => continue,
+            Event::Seen(bytes) => {
+                unlike.extend(shared.unlike(&bytes, &scope));
+                continue;
+            }
             Event::Audit {
-                resource_version,
+                resource_version: at,
                 count,
             } => {
-                audit = Some((resource_version, count));
+                let unlike = std::mem::take(&mut unlike);
+                audit = Some(Counted { at, count, unlike });
                 continue;
             }
             Event::ListStart => {
                 (torn, audit) = (None, None);
+                unlike.clear();
                 Message::ListStart(scope.clone())
             }
             Event::Listed(bytes) => match shared.read(&bytes, &resource) {
@@ -65,7 +69,11 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
                 None => Message::ListEnd(scope.clone(), resource_version),
                 Some(error) => Message::Failed(scope.clone(), error),
             },
-            Event::Live => Message::Live(scope.clone()),
+            Event::Live => {
+                // Either it is in the count that has come, or the look was broken off.
+                unlike.clear();
+                Message::Live(scope.clone())
+            }
             Event::Applied(bytes) => match shared.read(&bytes, &resource) {
                 Ok(resource) => Message::Upsert(resource),
                 Err(error) => {
@@ -123,6 +131,25 @@ impl Shared {
             call: format!("watch {} of {}", resource.kind, self.server),
             message: error.to_string(),
         })
+    }
+
+    /// The place and version of an object that is there, if it is known in an older version. News of it may be on their way.
+    fn unlike(&self, bytes: &[u8], scope: &Scope) -> Option<(ResourceKey, String)> {
+        let seen = Document::read(bytes, |object| {
+            let text = |name| object.str_at(&["metadata", name]).unwrap_or_default().to_owned();
+            let key = ResourceKey::new(
+                &*scope.kind.group,
+                &*scope.kind.kind,
+                text("namespace"),
+                text("name"),
+            );
+            (key, text("resourceVersion"))
+        });
+        let (key, version) = seen.ok()?;
+        self.snapshot
+            .load()
+            .is_behind(&key, &version)
+            .then_some((key, version))
     }
 
     /// What live state keeps of an object.

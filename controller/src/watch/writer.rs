@@ -43,9 +43,9 @@ pub(crate) enum Message {
     Upsert(Box<Resource>),
     /// An object went.
     Delete(Deletion),
-    /// There were so many objects at this version, and everything up to it has been told. The answer is whether that is
-    /// what is known.
-    Audit(Scope, String, u64, oneshot::Sender<bool>),
+    /// The objects have been counted, and everything up to that version has been told. The answer is whether that is what is
+    /// known.
+    Audit(Scope, Counted, oneshot::Sender<bool>),
     /// The server is reachable, or not any longer.
     Reachable(bool),
     /// The rules about which Application tracks what have changed.
@@ -54,6 +54,16 @@ pub(crate) enum Message {
     Observe(Box<Resource>, oneshot::Sender<()>),
     /// A read of ours shows that this incarnation is gone.
     ObserveDeleted(ResourceKey, String, oneshot::Sender<()>),
+}
+
+/// What the server holds of a kind.
+pub(crate) struct Counted {
+    /// At this version.
+    pub(crate) at: String,
+    /// So many objects.
+    pub(crate) count: u64,
+    /// Some that were known in older versions then, if all were looked at.
+    pub(crate) unlike: Vec<(ResourceKey, String)>,
 }
 
 /// How far one kind has come.
@@ -155,12 +165,18 @@ impl Writer {
                     }
                 }
             }
-            Message::Audit(scope, version, count, answer) => {
-                let known = self.state.count_at(&scope, &version);
-                let agrees = known.is_none_or(|known| known == count);
+            Message::Audit(scope, counted, answer) => {
+                let known = self.state.count_at(&scope, &counted.at);
+                let snapshot = self.state.snapshot();
+                let behind = counted
+                    .unlike
+                    .iter()
+                    .find(|(key, version)| snapshot.is_behind(key, version));
+                let agrees = behind.is_none() && known.is_none_or(|known| known == counted.count);
                 if !agrees {
                     self.shared.mismatches.fetch_add(1, Ordering::Relaxed);
-                    warn!(cluster = self.shared.server, kind = %scope.kind, known, count, "live state has missed a change, the kind is listed anew");
+                    let object = behind.map(|(key, _)| key.to_string());
+                    warn!(cluster = self.shared.server, kind = %scope.kind, known, count = counted.count, object, "live state has missed a change, the kind is listed anew");
                 }
                 let _ = answer.send(agrees);
             }
