@@ -828,7 +828,12 @@ impl Cluster {
 
     /// What renderers are told that it serves: `group/version` and `group/version/Kind`, sorted.
     pub fn api_versions(&self) -> Arc<Vec<String>> {
-        self.shared.api_versions.load_full()
+        self.shared.api_versions.load().list.clone()
+    }
+
+    /// Identity of [`Cluster::api_versions`].
+    pub fn api_versions_id(&self) -> ContentHash {
+        self.shared.api_versions.load().id
     }
 
     /// Kinds of which not everything is known, those included that are being listed for the first time.

@@ -26,7 +26,7 @@ use argosy_kube_io::fence::Fence;
 use argosy_kube_io::{ApiResource, Budget, ClusterAuth, Discovery, Target, connect, discover};
 use argosy_livestate::{Scope, Snapshot};
 use argosy_object::schema::Schemas;
-use argosy_object::{GroupKind, GroupVersionKind, Value, meta};
+use argosy_object::{ContentHash, GroupKind, GroupVersionKind, Value};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::sync::{Notify, mpsc, watch};
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) snapshot: ArcSwap<Snapshot>,
     pub(crate) schemas: ArcSwap<Schemas>,
     pub(crate) discovery: ArcSwap<Discovery>,
-    pub(crate) api_versions: ArcSwap<Vec<String>>,
+    pub(crate) api_versions: ArcSwap<ApiVersions>,
     pub(crate) version: ArcSwapOption<Version>,
     pub(crate) client: ArcSwapOption<Client>,
     pub(crate) target: ArcSwapOption<Target>,
@@ -81,6 +81,22 @@ pub(crate) struct Shared {
     pub(crate) inbox: mpsc::Sender<Message>,
     /// Kinds may have changed.
     pub(crate) rediscover: Notify,
+}
+
+/// What renderers are told that a cluster serves.
+pub(crate) struct ApiVersions {
+    pub(crate) list: Arc<Vec<String>>,
+    /// Identity of the list.
+    pub(crate) id: ContentHash,
+}
+
+impl ApiVersions {
+    fn new(list: Vec<String>) -> Self {
+        ApiVersions {
+            id: ContentHash::of(list.join("\n").as_bytes()),
+            list: Arc::new(list),
+        }
+    }
 }
 
 impl Shared {
@@ -108,7 +124,7 @@ impl Shared {
             snapshot: ArcSwap::from_pointee(Snapshot::default()),
             schemas: ArcSwap::new(Schemas::builtin()),
             discovery: ArcSwap::from_pointee(Discovery::default()),
-            api_versions: ArcSwap::from_pointee(Vec::new()),
+            api_versions: ArcSwap::from_pointee(ApiVersions::new(Vec::new())),
             version: ArcSwapOption::empty(),
             client: ArcSwapOption::empty(),
             target: ArcSwapOption::empty(),
@@ -287,7 +303,7 @@ async fn look(
     shared.version.store(Some(Arc::new(client.version().await?)));
     let discovery = discover(client).await?;
     let api_versions = discovery.api_versions();
-    let changed = **shared.api_versions.load() != api_versions;
+    let changed = *shared.api_versions.load().list != api_versions;
     for finding in discovery.findings() {
         debug!(
             cluster = shared.server,
@@ -298,7 +314,9 @@ async fn look(
         );
     }
     if changed {
-        shared.api_versions.store(Arc::new(api_versions));
+        shared
+            .api_versions
+            .store(Arc::new(ApiVersions::new(api_versions)));
     }
     shared.discovery.store(Arc::new(discovery.clone()));
     kinds.adjust(&discovery).await;
@@ -325,19 +343,22 @@ fn announced(snapshot: &Snapshot) -> Option<Vec<(GroupVersionKind, bool)>> {
     }
     let mut out = Vec::new();
     for crd in crds {
-        let crd = crd.value();
-        let text = |path: &[&str]| meta::str_field(&crd, path).unwrap_or_default().to_owned();
+        // A field at a time: with its schemas it would be large.
+        let crd = &crd.document;
+        let text = |path: &[&str]| crd.str_at(path).unwrap_or_default();
+        let list = |path: &[&str]| match crd.value_at(path) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        };
         let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
-        let established = meta::array_field(&crd, &["status", "conditions"])
-            .iter()
-            .any(|condition| {
-                condition.get("type").and_then(Value::as_str) == Some("Established")
-                    && condition.get("status").and_then(Value::as_str) == Some("True")
-            });
-        if !established || meta::deletion_timestamp(&crd).is_some() {
+        let established = list(&["status", "conditions"]).iter().any(|condition| {
+            condition.get("type").and_then(Value::as_str) == Some("Established")
+                && condition.get("status").and_then(Value::as_str) == Some("True")
+        });
+        if !established || crd.value_at(&["metadata", "deletionTimestamp"]).is_some() {
             continue;
         }
-        for version in meta::array_field(&crd, &["spec", "versions"]) {
+        for version in list(&["spec", "versions"]) {
             let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
             let served = version.get("served").and_then(Value::as_bool).unwrap_or(false);
             out.push((GroupVersionKind::new(group.clone(), name, kind.clone()), served));

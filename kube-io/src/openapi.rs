@@ -17,11 +17,11 @@ use crate::client::{Call, Client, decode};
 use crate::error::Error;
 
 /// Documents fetched at once from one server. Each is up to a few MB.
-const PARALLEL: usize = 4;
+const PARALLEL: usize = 2;
 
 /// A document as far as schemas are made from it: without the texts, and of its paths only who acts on what. That is a
-/// small part of it, and all documents of a server are held at once while its schemas are made.
-#[derive(Deserialize)]
+/// small part of it. While the schemas of a server are made, all its documents are held as one ([`Slim::absorb`]).
+#[derive(Default, Deserialize)]
 struct Slim {
     #[serde(default)]
     paths: BTreeMap<String, BTreeMap<String, Operation>>,
@@ -43,6 +43,22 @@ enum Operation {
 }
 
 impl Slim {
+    /// Adds what another document has and this one does not: they repeat most of each other's definitions.
+    fn absorb(&mut self, other: Slim) {
+        self.paths.extend(other.paths);
+        for (name, Textless(parts)) in other.components {
+            let known = self.components.entry(name).or_insert(Textless(Value::Null));
+            match (&mut known.0, parts) {
+                (Value::Object(known), Value::Object(parts)) => {
+                    for (name, part) in parts {
+                        known.entry(name).or_insert(part);
+                    }
+                }
+                (known, parts) => *known = parts,
+            }
+        }
+    }
+
     fn into_value(self) -> Value {
         let operations = |operations: BTreeMap<String, Operation>| {
             let kept = operations.into_iter().filter_map(|(name, operation)| match operation {
@@ -185,16 +201,19 @@ pub async fn schemas(client: &Client) -> Result<Arc<Schemas>, Error> {
     if let Some(known) = SCHEMAS.lock().get(&key).and_then(Weak::upgrade) {
         return Ok(known);
     }
-    let values: Vec<Value> = futures::stream::iter(documents)
+    let all = futures::stream::iter(documents)
         .map(|document| async move {
             let call = Call::get(format!("get schemas of {}", document.path), document.url);
             let answer = client.call(&call).await?;
-            decode::<Slim>(&call.what, &answer.body).map(Slim::into_value)
+            decode::<Slim>(&call.what, &answer.body)
         })
         .buffered(PARALLEL)
-        .try_collect()
+        .try_fold(Slim::default(), async |mut all, document| {
+            all.absorb(document);
+            Ok(all)
+        })
         .await?;
-    let made = Schemas::from_openapi_v3(&values);
+    let made = Schemas::from_openapi_v3([&all.into_value()]);
     let mut known = SCHEMAS.lock();
     known.retain(|_, schemas| schemas.strong_count() > 0);
     known.insert(key, Arc::downgrade(&made));
@@ -207,6 +226,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn documents_are_held_as_one_in_which_the_first_definition_counts() {
+        let document = |path: &str, definitions: Value| -> Slim {
+            serde_json::from_value(json!({"paths": {path: {}}, "components": {"schemas": definitions}}))
+                .unwrap()
+        };
+        let mut all = Slim::default();
+        all.absorb(document(
+            "/a",
+            json!({"Meta": {"type": "object"}, "A": {"$ref": "Meta"}}),
+        ));
+        all.absorb(document("/b", json!({"Meta": {"type": "string"}, "B": {}})));
+        assert_eq!(
+            all.into_value(),
+            json!({
+                "paths": {"/a": {}, "/b": {}},
+                "components": {"schemas": {"Meta": {"type": "object"}, "A": {"$ref": "Meta"}, "B": {}}},
+            })
+        );
+    }
 
     #[test]
     fn a_slim_document_keeps_what_schemas_are_made_from() {

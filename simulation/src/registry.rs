@@ -261,8 +261,8 @@ impl Registry {
     }
 
     fn renew(&mut self) {
-        let definitions: Vec<&Value> = self.definitions.values().map(AsRef::as_ref).collect();
-        self.schemas = Schemas::builtin().with_crds(&definitions);
+        let definitions = self.definitions.values().map(AsRef::<Value>::as_ref);
+        self.schemas = Schemas::builtin().with_crds(definitions);
         self.revision += 1;
     }
 }

@@ -129,7 +129,7 @@ fn schemas<'a>(file: Option<&Path>, documents: impl Iterator<Item = &'a Value>) 
     Ok(if crds.is_empty() {
         base
     } else {
-        base.with_crds(&crds)
+        base.with_crds(crds)
     })
 }
 

@@ -4,14 +4,14 @@
 //! Another version, or an account that may not see CRDs, is asked for its OpenAPI documents. Either way clusters
 //! with the same content share one copy.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
 
 use argosy_kube_io::client::Version;
 use argosy_kube_io::{Client, Discovery, openapi};
-use argosy_livestate::Snapshot;
+use argosy_livestate::{Resource, Snapshot};
 use argosy_object::schema::Schemas;
-use argosy_object::{ContentHash, GroupKind, Value, meta};
+use argosy_object::{ContentHash, GroupKind, Value};
 use parking_lot::Mutex;
 use tracing::debug;
 
@@ -61,36 +61,32 @@ fn crd_kind() -> GroupKind {
 
 /// The built-in schemas with those of the cluster's CRDs over them.
 fn with_crds(snapshot: &Snapshot) -> Arc<Schemas> {
-    // Only what the schema is made from, so that clusters with the same CRDs meet.
-    let crds: BTreeMap<String, Value> = snapshot
-        .by_kind(&crd_kind())
-        .into_iter()
-        .map(|row| {
-            let crd = row.value();
-            let spec = meta::field(&crd, &["spec"]).cloned().unwrap_or_default();
-            let bare = serde_json::json!({
-                "apiVersion": meta::api_version(&crd), "kind": meta::kind(&crd),
-                "metadata": {"name": row.key.name}, "spec": spec,
-            });
-            (row.key.name.clone(), bare)
-        })
-        .collect();
+    let crds = snapshot.by_kind(&crd_kind());
     if crds.is_empty() {
         return Schemas::builtin();
     }
+    // One after the other: a large one takes ten megabytes to work on.
     let hashes: Vec<String> = crds
-        .values()
-        .map(|crd| ContentHash::of_value(crd).to_string())
+        .iter()
+        .map(|crd| ContentHash::of_value(&bare(crd)).to_string())
         .collect();
     let key = ContentHash::of(hashes.join("\n").as_bytes());
     if let Some(known) = LAYERS.lock().get(&key).and_then(Weak::upgrade) {
         return known;
     }
-    let made = Schemas::builtin().with_crds(&crds.values().collect::<Vec<_>>());
+    let made = Schemas::builtin().with_crds(crds.iter().map(|crd| bare(crd)));
     let mut known = LAYERS.lock();
     known.retain(|_, schemas| schemas.strong_count() > 0);
     known.insert(key, Arc::downgrade(&made));
     made
+}
+
+/// Of a CRD only what its schema is made from, so that clusters with the same CRDs meet.
+fn bare(crd: &Resource) -> Value {
+    serde_json::json!({
+        "apiVersion": argosy_object::api_version(&crd.key.group, &crd.version), "kind": crd.key.kind,
+        "metadata": {"name": crd.key.name}, "spec": crd.document.value_at(&["spec"]).unwrap_or_default(),
+    })
 }
 
 fn is_builtin(version: &Version) -> bool {

@@ -11,6 +11,7 @@
 mod compact;
 mod load;
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -145,7 +146,7 @@ impl Schemas {
     }
 
     /// These schemas with the kinds that CRDs define laid over them. What is no CRD is passed over.
-    pub fn with_crds(self: &Arc<Self>, crds: &[&Value]) -> Arc<Self> {
+    pub fn with_crds<V: Borrow<Value>>(self: &Arc<Self>, crds: impl IntoIterator<Item = V>) -> Arc<Self> {
         Arc::new(load::crds(Arc::clone(self), crds))
     }
 
@@ -552,7 +553,7 @@ mod tests {
     fn crds_are_laid_over_a_base() {
         let base = Schemas::builtin();
         let crd = widget_crd();
-        let schemas = base.with_crds(&[&crd, &json!({"kind": "Other"}), &Value::Null]);
+        let schemas = base.with_crds([&crd, &json!({"kind": "Other"}), &Value::Null]);
         let widget = gvk("example.com/v1", "Widget");
         assert_eq!(
             schemas.scope(&GroupKind::new("example.com", "Widget")),
@@ -581,7 +582,7 @@ mod tests {
         assert!(schemas.own_nodes() < 40);
         let mut other = widget_crd();
         other["spec"]["names"]["kind"] = json!("Gadget");
-        let both = schemas.with_crds(&[&other]);
+        let both = schemas.with_crds([&other]);
         assert!(both.root(&widget).is_some());
         assert_eq!(
             at(&both, &gvk("example.com/v1", "Gadget"), "metadata.labels.*").kind(),
@@ -624,7 +625,7 @@ mod tests {
         assert_eq!(at(&schemas, &widget, "metadata.name").default(), None);
         assert_eq!(at(&schemas, &widget, "metadata").default(), None);
         assert_eq!(at(&schemas, &widget, "metadata.missing").kind(), Type::Any);
-        let layered = schemas.with_crds(&[&widget_crd()]);
+        let layered = schemas.with_crds([widget_crd()]);
         assert_eq!(at(&layered, &widget, "metadata.name").kind(), Type::String);
     }
 }

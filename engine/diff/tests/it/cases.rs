@@ -52,7 +52,7 @@ fn check(folder: &Path) -> Result<(), String> {
         meta::set_annotation(&mut live, LAST_APPLIED, last_applied.to_string());
     }
     let schemas = match read(folder, "crd.yaml")? {
-        Some(crd) => Schemas::builtin().with_crds(&[&crd]),
+        Some(crd) => Schemas::builtin().with_crds([&crd]),
         None => Schemas::builtin(),
     };
     let written = read(folder, "options.yaml")?.unwrap_or_default();

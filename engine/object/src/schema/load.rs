@@ -1,5 +1,6 @@
 //! Schemas from JSON: OpenAPI v3 documents, the compact form of the built-in kinds, and CRDs.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -42,14 +43,18 @@ pub(super) fn compact(facts: &Value) -> Schemas {
 }
 
 /// A layer with the kinds of some CRDs over `base`.
-pub(super) fn crds(base: Arc<Schemas>, crds: &[&Value]) -> Schemas {
+pub(super) fn crds<V: Borrow<Value>>(base: Arc<Schemas>, crds: impl IntoIterator<Item = V>) -> Schemas {
     let object_meta = base.bottom().object_meta.map(Id::of_bottom);
     let mut loader = Loader {
         object_meta,
         ..Loader::default()
     };
     let (mut roots, mut scopes) = (HashMap::new(), HashMap::new());
-    for crd in crds.iter().filter(|crd| meta::is_crd(crd)) {
+    for crd in crds {
+        let crd = crd.borrow();
+        if !meta::is_crd(crd) {
+            continue;
+        }
         let text = |path: &[&str]| meta::str_field(crd, path);
         let (Some(group), Some(kind)) = (text(&["spec", "group"]), text(&["spec", "names", "kind"])) else {
             continue;

@@ -44,7 +44,7 @@ fn predictions_for_custom_kinds_are_what_the_field_manager_makes() {
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}
     });
-    let schemas = Schemas::builtin().with_crds(&[&crd]);
+    let schemas = Schemas::builtin().with_crds([&crd]);
     let mut generator = Generator::new(&schemas, seed() + 3_000_000);
     let mut tally = Tally::default();
     for _ in 0..objects() {
