@@ -20,6 +20,7 @@ mod health;
 mod live;
 pub(crate) mod managed;
 pub mod manifest;
+mod resolved;
 mod spec;
 pub(crate) mod summary;
 mod verdict;
@@ -134,7 +135,11 @@ pub enum Error {
 
 /// What is remembered of Applications between looks.
 #[derive(Default)]
-pub struct Memos(Mutex<HashMap<AppKey, Arc<Mutex<Memo>>>>);
+pub struct Memos {
+    of_apps: Mutex<HashMap<AppKey, Arc<Mutex<Memo>>>>,
+    /// Of all Applications together.
+    resolved: resolved::Resolved,
+}
 
 #[derive(Default)]
 struct Memo {
@@ -148,12 +153,12 @@ struct Memo {
 
 impl Memos {
     fn of(&self, key: &AppKey) -> Arc<Mutex<Memo>> {
-        self.0.lock().entry(key.clone()).or_default().clone()
+        self.of_apps.lock().entry(key.clone()).or_default().clone()
     }
 
     /// Forgets an Application.
     pub fn forget(&self, key: &AppKey) {
-        self.0.lock().remove(key);
+        self.of_apps.lock().remove(key);
     }
 }
 
@@ -250,6 +255,9 @@ pub async fn compare_for(
     };
     let mut task = live::Task::new(facts, &ctx.options.namespace);
     task.ask(ctx.options.server_side_diff).await;
+    if task.is_short() {
+        return Ok(task.compare());
+    }
     let compared = tokio::task::spawn_blocking(move || task.compare()).await;
     compared.map_err(|error| Error::Cluster {
         message: format!("the comparison was broken off: {error}"),

@@ -1,16 +1,20 @@
 //! Application → desired state: which sources, at which revisions, rendered by the repo-server.
 //!
-//! The last desired state is kept. It is handed out again without a call when nothing asked for newer revisions and
-//! what goes into rendering is as before; and a rendering whose texts are the same as the last ones is not read again.
+//! The last desired state is kept. It is handed out again without a call when what goes into rendering is as before, and
+//! nothing asked for newer revisions, or the repo-server has just said that there are none ([`super::resolved`]); and a
+//! rendering whose texts are the same as the last ones is not read again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use argosy_api::annotation;
 use argosy_api::integrity;
 use argosy_api::repository::{ManifestRequest, ManifestResponse};
 use argosy_api::v1alpha1::{AppProject, Application, ApplicationSource, RefTarget};
 use argosy_object::{ContentHash, GroupKind, Value};
+
+use tokio::time::Instant;
 
 use super::Request;
 use super::manifest::{Desired, Kinds, sort_out};
@@ -19,6 +23,9 @@ use crate::clusters::Cluster;
 use crate::context::{AppKey, Context};
 use crate::queue::Refresh;
 use crate::settings::Settings;
+
+/// An answer of the repo-server is taken for its last word for so long.
+const ANSWER_AGE_MAX: Duration = Duration::from_secs(3600);
 
 /// What rendering needs to know.
 pub(crate) struct Render<'a> {
@@ -35,7 +42,7 @@ pub(crate) async fn desired(
     request: &Request,
     known: Option<Arc<Desired>>,
 ) -> Result<Arc<Desired>, String> {
-    let kinds = ClusterKinds::new(render.cluster, render.settings);
+    let kinds = || ClusterKinds::new(render.cluster, render.settings);
     let namespace = &render.app.spec.destination.namespace;
     if !request.manifests.is_empty() {
         let integrity = integrity::effective(&render.project.spec);
@@ -46,16 +53,17 @@ pub(crate) async fn desired(
         {
             return Err("Cannot use local manifests when source integrity is enforced".to_owned());
         }
-        return local(render, request, &kinds).map(Arc::new);
+        return local(render, request, &kinds()).map(Arc::new);
     }
     let inputs = inputs(render, request);
     let revisions = revisions(render, request);
     if let Some(known) = &known
         && known.inputs == Some(inputs)
         && !request.hard
-        && revisions
-            .as_ref()
-            .is_some_and(|revisions| *revisions == known.revisions)
+        && match &revisions {
+            Some(revisions) => *revisions == known.revisions,
+            None => has_not_moved(render, request, known),
+        }
     {
         return Ok(known.clone());
     }
@@ -73,6 +81,13 @@ pub(crate) async fn desired(
         if responses.iter().any(|response| response.unchanged) {
             // Taken for an empty answer, it would have everything pruned.
             return Err("the repo-server left out manifests that it was not told to leave out".to_owned());
+        }
+    }
+    if revisions.is_none() {
+        let project = apps::project_name(render.app);
+        for (source, response) in request.sources.iter().zip(&responses) {
+            let resolved = &render.ctx.memos.resolved;
+            resolved.note(source, project, &response.revision);
         }
     }
     let rendered = rendered(&responses);
@@ -98,7 +113,7 @@ pub(crate) async fn desired(
         };
         (again.revisions, again.source_types) = (revisions, source_types);
         (again.rendered, again.inputs) = (Some(rendered), Some(inputs));
-        again.digests = digests;
+        (again.digests, again.answered) = (digests, Some(Instant::now()));
         return Ok(Arc::new(again));
     }
     let texts = responses.iter().flat_map(|response| &response.manifests);
@@ -107,11 +122,27 @@ pub(crate) async fn desired(
         .collect::<Result<Vec<_>, _>>();
     let manifests =
         manifests.map_err(|error| format!("the repo-server sent a manifest that is no JSON: {error}"))?;
-    let mut desired = sort_out(manifests, namespace, &kinds)?;
+    let mut desired = sort_out(manifests, namespace, &kinds())?;
     (desired.revisions, desired.source_types) = (revisions, source_types);
     (desired.rendered, desired.inputs) = (Some(rendered), Some(inputs));
-    desired.digests = digests;
+    (desired.digests, desired.answered) = (digests, Some(Instant::now()));
     Ok(Arc::new(desired))
+}
+
+/// Whether the targets still stand for what was rendered last. Now and then the repo-server is asked all the same: what a
+/// rendering draws in from elsewhere may have changed although the revision has not. Signatures are its to judge each time.
+fn has_not_moved(render: &Render<'_>, request: &Request, known: &Desired) -> bool {
+    let integrity = integrity::effective(&render.project.spec);
+    let demanded = |source| integrity::is_demanded(integrity.as_ref(), source);
+    request.refresh < Refresh::ForceResolve
+        && known.answered.is_some_and(|at| at.elapsed() < ANSWER_AGE_MAX)
+        && !request.sources.iter().any(demanded)
+        && render.ctx.memos.resolved.are(
+            &request.sources,
+            apps::project_name(render.app),
+            &known.revisions,
+            render.ctx.options.resync,
+        )
 }
 
 /// The desired state of a sync that brought its own manifests.
@@ -161,7 +192,7 @@ fn inputs(render: &Render<'_>, request: &Request) -> ContentHash {
         "integrity": integrity::effective(&render.project.spec),
         "paths": app.metadata.annotations.get(annotation::MANIFEST_GENERATE_PATHS),
         "kube": render.cluster.kube_version(),
-        "apis": &*render.cluster.api_versions(),
+        "apis": render.cluster.api_versions_id().to_string(),
         "settings": render.settings.rendering,
     });
     ContentHash::of_value(&parts)

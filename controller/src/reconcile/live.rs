@@ -20,6 +20,9 @@ use crate::clusters::{Cluster, KindFailure, Status};
 use crate::context::AppKey;
 use crate::settings::Settings;
 
+/// So many pairs are few.
+const SHORT_LEN: usize = 16;
+
 /// Is the state of the cluster known, at least as it was?
 pub(crate) fn known(cluster: &Cluster) -> Result<(), Error> {
     match cluster.status() {
@@ -98,6 +101,21 @@ impl Task {
             wanted,
         )
         .await;
+    }
+
+    /// Whether the comparison is done sooner than it is handed to another thread: few pairs, and nothing about them is new.
+    pub(crate) fn is_short(&self) -> bool {
+        let manifests = &self.facts.desired.resources;
+        if !self.same || manifests.len() > SHORT_LEN {
+            return false;
+        }
+        let memo = self.facts.memo.lock();
+        let stands = |manifest: &Arc<Manifest>| {
+            let live = self.snapshot.get(&manifest.key);
+            let verdict = memo.verdicts.get(&manifest.key);
+            verdict.is_some_and(|verdict| verdict.stands(Some(manifest), live.as_deref()))
+        };
+        self.snapshot.app_len(&self.instance) <= SHORT_LEN && manifests.iter().all(stands)
     }
 
     /// Compares, with the verdicts of the last look where they stand.
@@ -290,6 +308,7 @@ fn managed_namespace(
         rendered: desired.rendered,
         inputs: desired.inputs,
         digests: desired.digests.clone(),
+        answered: desired.answered,
     }))
 }
 

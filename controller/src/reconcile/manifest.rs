@@ -9,6 +9,7 @@ use std::sync::Arc;
 use argosy_api::annotation;
 use argosy_object::{ContentHash, Document, GroupKind, ResourceKey, Value, meta};
 use argosy_sync::hook::{self, HookType};
+use tokio::time::Instant;
 
 /// One desired resource.
 #[derive(Debug)]
@@ -79,6 +80,8 @@ pub struct Desired {
     pub inputs: Option<ContentHash>,
     /// The repo-server's digests of its answers, by source: with them, unchanged answers need not be sent again.
     pub digests: Vec<String>,
+    /// When the repo-server answered.
+    pub answered: Option<Instant>,
 }
 
 impl Desired {
