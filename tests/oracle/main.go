@@ -27,6 +27,7 @@ var operations = map[string]func(json.RawMessage) (any, error){
 	"verdict":     verdict,
 	"server-side": serverSide,
 	"rbac":        rbac,
+	"informers":   informers,
 }
 
 type answer struct {
