@@ -16,6 +16,7 @@ const KUBERNETES_MODULE: &str = "k8s.io/kubernetes";
 /// When a build fails.
 pub(crate) fn build_all() -> Result<()> {
     build_servers()?;
+    build_nodes()?;
     build_oracle()?;
     build_render_worker()
 }
@@ -60,6 +61,20 @@ pub(crate) fn build_servers() -> Result<()> {
         build(&module, package, &tools_dir().join(name), flags)?;
     }
     Ok(())
+}
+
+/// Builds kwok, which plays nodes for tests whose Pods are to run. Most of what it is made of is part of the servers too.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn build_nodes() -> Result<()> {
+    let module = shell::root().join("tests/tools");
+    build(
+        &module,
+        "sigs.k8s.io/kwok/cmd/kwok",
+        &tools_dir().join("kwok"),
+        "-s -w",
+    )
 }
 
 /// Builds the render worker (Helm and Kustomize as libraries) beside the `argosy` program of both profiles. Without cgo, as

@@ -43,6 +43,8 @@ pub mod kinds {
         SERVICE = "v1" / "services",
         SERVICE_ACCOUNT = "v1" / "serviceaccounts",
         EVENT = "v1" / "events",
+        NODE = "v1" / "nodes",
+        POD = "v1" / "pods",
         DEPLOYMENT = "apps/v1" / "deployments",
         REPLICA_SET = "apps/v1" / "replicasets",
         JOB = "batch/v1" / "jobs",

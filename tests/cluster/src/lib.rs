@@ -1,6 +1,6 @@
 //! A real Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager as child processes.
 //!
-//! The end-to-end tests, the load harness and `argosy demo` run on it. There are no nodes, so Pods stay Pending; all
+//! The end-to-end tests, the load harness and `argosy demo` run on it. There are no nodes, so Pods stay Pending unless [`nodes`] plays them; all
 //! that the API server and the controllers do (admission, defaulting, garbage collection, namespaces, ReplicaSets of
 //! Deployments) is the real thing. The programs are built from their Go modules by `cargo xtask tools`.
 //!
@@ -9,6 +9,7 @@
 pub mod api;
 pub mod git;
 pub mod installation;
+pub mod nodes;
 mod process;
 mod ready;
 
