@@ -144,6 +144,7 @@ async fn one(
         Files::Directory(directory) if source.chart.is_empty() => directory,
         _ => {
             let manifests = renderer.manifests(&request).await?;
+            manifests.rendered.notes.faultless()?;
             let texts = manifests.rendered.manifests.iter();
             return texts
                 .map(|text| serde_json::from_str(text).map_err(|e| Error::io("failed to read a manifest", e)))
@@ -162,6 +163,9 @@ async fn one(
     let refs = refs.keys().map(|name| (name.clone(), tree.clone())).collect();
     let (_, output) = renderer.produce(&request, &located, &refs).await?;
     let mut objects = manifest::flatten(output.objects)?;
+    let mut notes = output.notes;
+    manifest::note_faults(&objects, &mut notes);
+    notes.faultless()?;
     if let Some(tracking) = &local.tracking {
         crate::render::stamp(&mut objects, &request, tracking)?;
     }

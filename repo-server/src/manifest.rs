@@ -1,6 +1,7 @@
 //! Texts and tool output become Kubernetes objects.
 
 use crate::error::{Error, Result};
+use crate::source::Notes;
 use argosy_object::{meta, yaml};
 use serde_json::Value;
 
@@ -22,11 +23,11 @@ pub(crate) fn index_limits() -> yaml::Limits {
 }
 
 /// Reads a YAML file as Argo CD does: several documents, empty ones dropped. A file that is no manifest at all is
-/// passed over; one that is half a manifest is an error that names file and line.
+/// passed over; one that is half a manifest is an error that names file and line. What is odd but readable goes to `notes`.
 ///
 /// # Errors
 /// [`Error::Manifest`].
-pub fn from_yaml(file: &str, text: &[u8]) -> Result<Vec<Value>> {
+pub fn from_yaml(file: &str, text: &[u8], notes: &mut Notes) -> Result<Vec<Value>> {
     if skipped(text) {
         return Ok(Vec::new());
     }
@@ -57,6 +58,9 @@ pub fn from_yaml(file: &str, text: &[u8]) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     for document in documents {
         let line = Some(document.line as u64);
+        for repeated in &document.repeated {
+            notes.warn(format!("{file}: {repeated}"));
+        }
         match document.value {
             Value::Null => {}
             Value::Object(map) if map.is_empty() => {}
@@ -67,12 +71,8 @@ pub fn from_yaml(file: &str, text: &[u8]) -> Result<Vec<Value>> {
                     .is_some_and(|kind| !kind.is_empty()) =>
             {
                 let object = Value::Object(map);
-                if let Some((path, found)) = meta::not_a_text(&object) {
-                    let (kind, name) = (meta::kind(&object), meta::name(&object));
-                    let message =
-                        format!("{kind} {name}: {path} is {found}, and must be a text: put it in quotes");
-                    return Err(bad(line, message));
-                }
+                let fault = fault_of(&object).map(|message| bad(line, message).to_string());
+                notes.faults.extend(fault);
                 objects.push(object);
             }
             _ if objects.is_empty() && !looks_like_manifest() => return Ok(Vec::new()),
@@ -81,6 +81,24 @@ pub fn from_yaml(file: &str, text: &[u8]) -> Result<Vec<Value>> {
         }
     }
     Ok(objects)
+}
+
+/// Why an object cannot be applied, whatever a cluster says: a label or annotation that is no text.
+fn fault_of(object: &Value) -> Option<String> {
+    let (path, found) = meta::not_a_text(object)?;
+    let (kind, name) = (meta::kind(object), meta::name(object));
+    Some(format!(
+        "{kind} {name}: {path} is {found}, and must be a text: put it in quotes"
+    ))
+}
+
+/// Adds the faults of objects that came from no file with a name.
+pub(crate) fn note_faults(objects: &[Value], notes: &mut Notes) {
+    for message in objects.iter().filter_map(fault_of) {
+        if !notes.faults.iter().any(|known| known.ends_with(&message)) {
+            notes.faults.push(message);
+        }
+    }
 }
 
 /// Reads a JSON file: one object.
@@ -199,7 +217,7 @@ mod tests {
     #[test]
     fn documents_are_split_and_empty_ones_dropped() {
         let text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n---\n# nothing\n---\nnull\n---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: b\n";
-        let kinds: Vec<_> = from_yaml("a.yaml", text)
+        let kinds: Vec<_> = from_yaml("a.yaml", text, &mut Notes::default())
             .unwrap()
             .iter()
             .map(|o| o["kind"].clone())
@@ -209,11 +227,20 @@ mod tests {
 
     #[test]
     fn other_yaml_is_passed_over_and_broken_manifests_are_not() {
-        assert!(from_yaml("values.yaml", b"replicas: 3\n").unwrap().is_empty());
-        assert!(from_yaml("x.yaml", b"{{ if .Values }}\n").unwrap().is_empty());
+        assert!(
+            from_yaml("values.yaml", b"replicas: 3\n", &mut Notes::default())
+                .unwrap()
+                .is_empty()
+        );
+        assert!(
+            from_yaml("x.yaml", b"{{ if .Values }}\n", &mut Notes::default())
+                .unwrap()
+                .is_empty()
+        );
         let error = from_yaml(
             "dir/x.yaml",
             b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: [a\n",
+            &mut Notes::default(),
         )
         .unwrap_err();
         assert!(
@@ -223,13 +250,15 @@ mod tests {
         let error = from_yaml(
             "x.yaml",
             b"apiVersion: v1\nkind: A\n---\napiVersion: v1\nmetadata: {}\n",
+            &mut Notes::default(),
         )
         .unwrap_err();
         assert!(error.to_string().contains("Kind"), "{error}");
         assert!(
             from_yaml(
                 "x.yaml",
-                b"# +argocd:skip-file-rendering\napiVersion: v1\nkind: [\nmetadata:"
+                b"# +argocd:skip-file-rendering\napiVersion: v1\nkind: [\nmetadata:",
+                &mut Notes::default()
             )
             .unwrap()
             .is_empty()
@@ -272,12 +301,33 @@ mod tests {
             let text = format!(
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: ok}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: bad\n  {field}\n"
             );
-            let error = from_yaml("dir/x.yaml", text.as_bytes()).unwrap_err().to_string();
-            assert!(error.starts_with("failed to parse dir/x.yaml line 5"), "{error}");
+            let mut notes = Notes::default();
+            let objects = from_yaml("dir/x.yaml", text.as_bytes(), &mut notes).unwrap();
+            assert_eq!(objects.len(), 2, "the other objects are there all the same");
+            note_faults(&objects, &mut notes);
+            let [fault] = notes.faults.as_slice() else {
+                panic!("{notes:?}");
+            };
+            assert!(fault.starts_with("failed to parse dir/x.yaml line 5"), "{fault}");
             assert!(
-                error.contains(&format!("ConfigMap bad: metadata.{path}, and must be a text")),
-                "{error}"
+                fault.contains(&format!("ConfigMap bad: metadata.{path}, and must be a text")),
+                "{fault}"
             );
         }
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_told_with_its_place() {
+        let text =
+            b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  labels:\n    app: x\n    app: z\n";
+        let mut notes = Notes::default();
+        let objects = from_yaml("dir/x.yaml", text, &mut notes).unwrap();
+        assert_eq!(objects[0]["metadata"]["labels"], json!({"app": "z"}));
+        assert_eq!(
+            notes.warnings,
+            [
+                "dir/x.yaml: line 7, column 5: the key \"app\" stands here for the second time; the last one counts"
+            ]
+        );
     }
 }

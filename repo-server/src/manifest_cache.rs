@@ -6,8 +6,8 @@
 
 use crate::error::{Class, Error};
 use crate::path::TreePath;
-use crate::source::Reads;
 use crate::source::detect::SourceType;
+use crate::source::{Notes, Reads};
 use crate::tree::{Node, RawKind, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,16 +25,24 @@ pub struct Rendered {
     pub source_type: SourceType,
     /// Commands that would give the same.
     pub commands: Vec<String>,
+    /// What is to be said about the files. With faults, this is no answer for somebody who would sync it.
+    pub notes: Notes,
     /// Digest of all of this: equal for equal answers.
     pub digest: String,
 }
 
 impl Rendered {
     /// With its digest.
-    pub(crate) fn new(manifests: Vec<String>, source_type: SourceType, commands: Vec<String>) -> Rendered {
+    pub(crate) fn new(
+        manifests: Vec<String>,
+        source_type: SourceType,
+        commands: Vec<String>,
+        notes: Notes,
+    ) -> Rendered {
         let mut hasher = blake3::Hasher::new();
         hasher.update(source_type.as_str().as_bytes());
-        for text in manifests.iter().chain(&commands) {
+        let texts = manifests.iter().chain(&commands);
+        for text in texts.chain(&notes.warnings).chain(&notes.faults) {
             hasher.update(&(text.len() as u64).to_le_bytes());
             hasher.update(text.as_bytes());
         }
@@ -42,6 +50,7 @@ impl Rendered {
             manifests,
             source_type,
             commands,
+            notes,
             digest: hasher.finalize().to_hex().to_string(),
         }
     }

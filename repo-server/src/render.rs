@@ -27,6 +27,7 @@ use crate::worker::Workers;
 use argosy_api::v1alpha1::{
     ApplicationSource, HelmOptions, KustomizeOptions, RefTarget, RepoCreds, Repository,
 };
+use argosy_object::meta;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -237,13 +238,15 @@ impl Renderer {
             objects,
             reads,
             commands,
+            mut notes,
         } = output;
         let mut objects = manifest::flatten(objects)?;
+        manifest::note_faults(&objects, &mut notes);
         if let Some(tracking) = &request.tracking {
             stamp(&mut objects, request, tracking)?;
         }
         let manifests = objects.iter().map(Value::to_string).collect();
-        let rendered = Arc::new(Rendered::new(manifests, source_type, commands));
+        let rendered = Arc::new(Rendered::new(manifests, source_type, commands, notes));
         if reads.open.is_empty() {
             let inputs = Inputs {
                 own: &located.tree,
@@ -667,7 +670,7 @@ impl Key {
     }
 }
 
-/// Marks objects as belonging to the Application of a request.
+/// Marks objects as belonging to the Application of a request. What has faults ([`manifest::note_faults`]) stays unmarked.
 pub(crate) fn stamp(objects: &mut [Value], request: &Request, tracking: &Tracking) -> Result<()> {
     use argosy_api::tracking;
     let mut config = tracking::Config {
@@ -679,6 +682,9 @@ pub(crate) fn stamp(objects: &mut [Value], request: &Request, tracking: &Trackin
         config.label_key.clone_from(&tracking.label_key);
     }
     for object in objects {
+        if meta::not_a_text(object).is_some() {
+            continue;
+        }
         tracking::stamp(object, &request.app_name, &request.namespace, &config).map_err(|e| {
             Error::Source(format!(
                 "failed to set app instance tracking info on manifest: {e}"

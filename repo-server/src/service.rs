@@ -174,6 +174,8 @@ fn answer(manifests: &Manifests, known: &str) -> wire::ManifestResponse {
         commands,
         digest: rendered.digest.clone(),
         unchanged,
+        warnings: rendered.notes.warnings.clone(),
+        faults: rendered.notes.faults.clone(),
         ..wire::ManifestResponse::default()
     }
 }
@@ -217,6 +219,7 @@ impl RepoServerService for Service {
     ) -> Result<Response<wire::ManifestResponse>, Status> {
         let mut message = call.into_inner();
         let known = std::mem::take(&mut message.known_digest);
+        let faulty_too = message.faulty_too;
         let integrity = self.demanded(message.verify_signature, message.source_integrity.take())?;
         let request = render_request(message)?;
         let started = Instant::now();
@@ -228,6 +231,9 @@ impl RepoServerService for Service {
         let answer = self
             .run(async move |renderer| {
                 let manifests = renderer.manifests(&request).await?;
+                if !faulty_too {
+                    manifests.rendered.notes.faultless()?;
+                }
                 let mut answer = answer(&manifests, &known);
                 if let Some(integrity) = &integrity {
                     answer.source_integrity_result =

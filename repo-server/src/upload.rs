@@ -72,10 +72,12 @@ impl Renderer {
         let refs = Box::pin(self.refs(request)).await?;
         let (source_type, output) = Box::pin(self.produce(request, &located, &refs)).await?;
         let mut objects = manifest::flatten(output.objects)?;
+        let mut notes = output.notes;
+        manifest::note_faults(&objects, &mut notes);
         if let Some(tracking) = &request.tracking {
             stamp(&mut objects, request, tracking)?;
         }
         let manifests = objects.iter().map(Value::to_string).collect();
-        Ok(Rendered::new(manifests, source_type, output.commands))
+        Ok(Rendered::new(manifests, source_type, output.commands, notes))
     }
 }

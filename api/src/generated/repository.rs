@@ -128,6 +128,11 @@ pub struct ManifestRequest {
     #[prost(string, tag = "1001")]
     #[serde(rename = "knownDigest", skip_serializing_if = "String::is_empty")]
     pub known_digest: ::prost::alloc::string::String,
+    /// Argosy's own: objects whose labels or annotations are no texts are sent along unmarked, and named in `faults`, instead
+    /// of failing the request. The caller then syncs nothing.
+    #[prost(bool, tag = "1002")]
+    #[serde(rename = "faultyToo", skip_serializing_if = "crate::meta::is_default")]
+    pub faulty_too: bool,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -223,6 +228,22 @@ pub struct ManifestResponse {
     #[prost(bool, tag = "1002")]
     #[serde(rename = "unchanged", skip_serializing_if = "crate::meta::is_default")]
     pub unchanged: bool,
+    /// Argosy's own: what a reader should know about the files, such as a key that stands twice in a map.
+    #[prost(string, repeated, tag = "1003")]
+    #[serde(
+        rename = "warnings",
+        deserialize_with = "crate::meta::null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Argosy's own: what is wrong with objects that are among the manifests all the same; see `faultyToo`.
+    #[prost(string, repeated, tag = "1004")]
+    #[serde(
+        rename = "faults",
+        deserialize_with = "crate::meta::null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub faults: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]

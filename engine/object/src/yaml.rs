@@ -75,11 +75,13 @@ pub struct Located {
     pub value: Value,
     /// Line of the file where its part starts, from 1.
     pub line: usize,
+    /// Keys that stand twice in one map, of which the last counts: where, and which. Of very many only the first.
+    pub repeated: Vec<Error>,
 }
 
 /// Reads the first document of a text. A text without one is null.
 pub fn parse(text: &str, limits: &Limits) -> Result<Value, Error> {
-    parse_part(text, 1, limits)
+    parse_part(text, 1, limits).map(|(value, _)| value)
 }
 
 /// Reads all documents of a file that are not null, YAML or JSON, as `kubectl` and Argo CD do: UTF-8 or UTF-16, parts
@@ -96,18 +98,19 @@ pub fn parse_all(bytes: &[u8], limits: &Limits) -> Result<Vec<Located>, Error> {
     let mut found = Vec::new();
     let (rest, line) = read_json_stream(&text, &mut found)?;
     for part in split::split_from(rest, line)? {
-        let value = parse_part(&part.text, part.line, limits)?;
+        let (value, repeated) = parse_part(&part.text, part.line, limits)?;
         found.push(Located {
             value,
             line: part.line,
+            repeated,
         });
     }
     found.retain(|located| !located.value.is_null());
     Ok(found)
 }
 
-/// Reads a text that starts on `line` of its file.
-fn parse_part(text: &str, line: usize, limits: &Limits) -> Result<Value, Error> {
+/// Reads a text that starts on `line` of its file, and finds the keys that it repeats.
+fn parse_part(text: &str, line: usize, limits: &Limits) -> Result<(Value, Vec<Error>), Error> {
     if text.len() > limits.bytes {
         return Err(Error::new(
             line,
@@ -138,6 +141,7 @@ fn read_json_stream<'a>(text: &'a str, found: &mut Vec<Located>) -> Result<(&'a 
                 found.push(Located {
                     value,
                     line: line_at(text, start),
+                    repeated: Vec::new(),
                 });
             }
             Some(Err(error)) if found.len() > 1 => {
@@ -248,6 +252,25 @@ mod tests {
         }
         let error = parse_all(b"a: 1\nb: \xff\n", &Limits::default()).unwrap_err();
         assert_eq!((error.line, error.column), (2, 4));
+    }
+
+    #[test]
+    fn keys_that_stand_twice_are_told_with_their_lines() {
+        let text = "a: 1\n---\nlabels:\n  app: x\n  tier: t\n  app: z\n";
+        let found = parse_all(text.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!(found[0].repeated, []);
+        assert_eq!(found[1].value, json!({"labels": {"app": "z", "tier": "t"}}));
+        let told: Vec<String> = found[1].repeated.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            ["line 6, column 3: the key \"app\" stands here for the second time; the last one counts"]
+        );
+        // A key that says otherwise than what was merged is the reason to merge.
+        let text = "base: &b {a: 1}\nx:\n  <<: *b\n  a: 2\n";
+        assert_eq!(
+            parse_all(text.as_bytes(), &Limits::default()).unwrap()[0].repeated,
+            []
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A directory of plain manifests and Jsonnet.
 
-use super::{Output, Reads, jsonnet};
+use super::{Notes, Output, Reads, jsonnet};
 use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::manifest;
@@ -109,7 +109,7 @@ pub async fn render(request: Request<'_>) -> Result<Output> {
         jsonnet,
     } = request;
     let mut left = max_bytes;
-    let mut objects = Vec::new();
+    let (mut objects, mut notes) = (Vec::new(), Notes::default());
     // The directory as a whole, for what is chosen in it, and what programs import from elsewhere.
     let mut reads = Reads {
         paths: vec![dir.path.clone()],
@@ -128,7 +128,7 @@ pub async fn render(request: Request<'_>) -> Result<Output> {
         left -= text.len() as u64;
         let name = node.path.as_str();
         match format {
-            Format::Yaml => objects.extend(manifest::from_yaml(name, &text)?),
+            Format::Yaml => objects.extend(manifest::from_yaml(name, &text, &mut notes)?),
             Format::Json => objects.extend(manifest::from_json(name, &text)?),
             Format::Jsonnet => {
                 if manifest::skipped(&text) {
@@ -157,6 +157,7 @@ pub async fn render(request: Request<'_>) -> Result<Output> {
         objects,
         reads,
         commands: Vec::new(),
+        notes,
     })
 }
 

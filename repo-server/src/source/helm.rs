@@ -1,6 +1,6 @@
 //! Helm charts: everything Helm would look for is found here, then the worker templates.
 
-use super::{Output, Reads, objects, read_paths, worker_error};
+use super::{Notes, Output, Reads, objects, read_paths, worker_error};
 use crate::access;
 use crate::chart::Charts;
 use crate::egress::NamedBy;
@@ -106,10 +106,15 @@ pub async fn render(
                     .extend(read_paths(&read, location.files.path(), location.base));
                 reads.paths.push(location.dir.path.clone());
                 reads.open.extend(rendered.open_inputs.iter().cloned());
+                let mut notes = Notes::default();
+                for warning in &rendered.warnings {
+                    notes.warn(warning.clone());
+                }
                 return Ok(Output {
                     objects: objects(TOOL, rendered)?,
                     reads,
                     commands,
+                    notes,
                 });
             }
             Some(Outcome::Error(error)) if error.kind == ErrorKind::Dependency as i32 => {

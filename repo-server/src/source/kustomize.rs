@@ -1,7 +1,7 @@
 //! Kustomizations: the worker edits and builds; what is named by URL is fetched here.
 
 use super::helm::Location;
-use super::{Output, Reads, objects, read_paths, remote, worker_error};
+use super::{Notes, Output, Reads, objects, read_paths, remote, worker_error};
 use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::path::TreePath;
@@ -59,6 +59,7 @@ pub async fn render(location: &Location<'_>, request: &Request<'_>, workers: &Wo
                     objects: objects(TOOL, rendered)?,
                     reads,
                     commands,
+                    notes: Notes::default(),
                 });
             }
             Some(Outcome::Error(error))

@@ -32,6 +32,39 @@ pub struct Output {
     pub reads: Reads,
     /// The commands that would give the same, for people.
     pub commands: Vec<String>,
+    /// What is to be said about the files.
+    pub notes: Notes,
+}
+
+/// What is to be said about files and objects that were rendered all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// What a reader should know.
+    pub warnings: Vec<String>,
+    /// What is wrong with single objects, so that nothing may be synced.
+    pub faults: Vec<String>,
+}
+
+impl Notes {
+    /// Of very many warnings the first are enough.
+    const WARNINGS_MAX: usize = 50;
+
+    /// For callers who would sync what was rendered: nothing, if something in it is wrong.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn faultless(&self) -> Result<(), Error> {
+        match self.faults.first() {
+            None => Ok(()),
+            Some(fault) => Err(Error::Source(fault.clone())),
+        }
+    }
+
+    pub(crate) fn warn(&mut self, warning: String) {
+        if self.warnings.len() < Self::WARNINGS_MAX {
+            self.warnings.push(warning);
+        }
+    }
 }
 
 /// The worker's error as ours.

@@ -5,10 +5,13 @@ use super::tree::{Id, Kind, Tree, too_deep};
 use super::{Error, Limits, number};
 use crate::{Map, Value};
 
-/// The value of a tree; null for a text without a document.
-pub(super) fn value(tree: &Tree<'_>, limits: &Limits) -> Result<Value, Error> {
+/// So many repeated keys of a document are told.
+const REPEATED_MAX: usize = 20;
+
+/// The value of a tree, null for a text without a document; and the keys that stand twice in one map.
+pub(super) fn value(tree: &Tree<'_>, limits: &Limits) -> Result<(Value, Vec<Error>), Error> {
     let Some(root) = tree.root else {
-        return Ok(Value::Null);
+        return Ok((Value::Null, Vec::new()));
     };
     let mut builder = Builder {
         tree,
@@ -16,8 +19,10 @@ pub(super) fn value(tree: &Tree<'_>, limits: &Limits) -> Result<Value, Error> {
         aliases: Vec::new(),
         alias_nodes: 0,
         alias_bytes: 0,
+        repeated: Vec::new(),
     };
-    builder.value(root, 0)
+    let value = builder.value(root, 0)?;
+    Ok((value, builder.repeated))
 }
 
 struct Builder<'t> {
@@ -28,6 +33,7 @@ struct Builder<'t> {
     /// Nodes and bytes of strings that came from aliases so far.
     alias_nodes: usize,
     alias_bytes: usize,
+    repeated: Vec<Error>,
 }
 
 impl Builder<'_> {
@@ -66,17 +72,36 @@ impl Builder<'_> {
         let Kind::Mapping(entries) = self.tree.kind(id) else {
             unreachable!("the caller saw a mapping")
         };
-        for entry in entries.chunks_exact(2) {
-            let (key, value) = (entry[0], entry[1]);
-            if self.is_merge(key) {
+        for (place, entry) in entries.chunks_exact(2).enumerate() {
+            let (key_id, value) = (entry[0], entry[1]);
+            if self.is_merge(key_id) {
                 self.merge(value, map, depth)?;
                 continue;
             }
-            let key = self.key(key, depth)?;
+            let key = self.key(key_id, depth)?;
             let value = self.value(value, depth + 1)?;
-            map.insert(key, value);
+            if map.insert(key, value).is_some() {
+                self.note_repeated(key_id, &entries[..2 * place]);
+            }
         }
         Ok(())
+    }
+
+    /// Tells that a key stands here for the second time, if it was this map that had it before and not one merged into it.
+    fn note_repeated(&mut self, key: Id, before: &[Id]) {
+        if self.repeated.len() >= REPEATED_MAX || !self.aliases.is_empty() {
+            return;
+        }
+        let text = |id: Id| match self.tree.kind(id) {
+            Kind::Scalar { text, .. } => Some(text),
+            _ => None,
+        };
+        let Some(name) = text(key) else { return };
+        if before.iter().step_by(2).any(|id| text(*id) == Some(name)) {
+            let message = format!("the key {name:?} stands here for the second time; the last one counts");
+            let error = self.tree.error(key, message);
+            self.repeated.push(error);
+        }
     }
 
     fn is_merge(&self, key: Id) -> bool {

@@ -293,7 +293,8 @@ func (o *oracle) byCommand(w work) ([]manifest.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Split(out)
+	documents, _, err := manifest.Split(out)
+	return documents, err
 }
 
 // editInPlace lets the command edit the kustomization in dir; restore brings it back.
@@ -334,7 +335,8 @@ func (o *oracle) byHelm(w work) ([]manifest.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Split(out)
+	documents, _, err := manifest.Split(out)
+	return documents, err
 }
 
 func run(dir, name string, arguments ...string) ([]byte, error) {

@@ -59,7 +59,7 @@ func renderChart(request *wire.HelmTemplate, place place, read *reads.Set) (*wir
 	if err != nil {
 		return nil, err
 	}
-	values, err := mergeValues(request, read)
+	values, told, err := mergeValues(request, read)
 	if err != nil {
 		return nil, err
 	}
@@ -71,15 +71,15 @@ func renderChart(request *wire.HelmTemplate, place place, read *reads.Set) (*wir
 	if err != nil {
 		return nil, err
 	}
-	documents, err := manifest.Split(stream(rel, request.GetSkipTests()))
+	documents, odd, err := manifest.Split(stream(rel, request.GetSkipTests()))
 	if err != nil {
 		return nil, manifestFailure(err)
 	}
 
-	rendered := &wire.Rendered{OpenInputs: opened.names()}
-	if loaded.Metadata.Deprecated {
-		rendered.Warnings = append(rendered.Warnings, "this chart is deprecated")
+	for _, key := range manifest.Repeated([]byte(ownValues(loaded))) {
+		told = append(told, "values.yaml of the chart: "+key)
 	}
+	rendered := &wire.Rendered{OpenInputs: opened.names(), Warnings: append(told, odd...)}
 	size := uint64(0)
 	for _, document := range documents {
 		size += uint64(len(document.JSON))

@@ -17,30 +17,37 @@ import (
 )
 
 // mergeValues lays the user's values over each other, lowest first: files, the text of
-// the source, then parameters. The chart's own come below, later.
-func mergeValues(request *wire.HelmTemplate, read *reads.Set) (map[string]any, error) {
-	merged := map[string]any{}
+// the source, then parameters. The chart's own come below, later. What is odd but
+// readable is told.
+func mergeValues(request *wire.HelmTemplate, read *reads.Set) (merged map[string]any, told []string, err error) {
+	merged = map[string]any{}
 	for _, path := range request.GetValuesFiles() {
 		text, err := readAbsolute(path, read)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		for _, key := range manifest.Repeated(text) {
+			told = append(told, filepath.Base(path)+": "+key)
 		}
 		values, err := loader.LoadValues(bytes.NewReader(text))
 		if err != nil {
-			return nil, fail.New(wire.Error_VALUES, fmt.Sprintf("failed to parse %s: %s", path, err)).
+			return nil, nil, fail.New(wire.Error_VALUES, fmt.Sprintf("failed to parse %s: %s", path, err)).
 				At(filepath.Base(path), manifest.Line(err))
 		}
 		merged = loader.MergeMaps(merged, values)
 	}
 	if text := request.GetValues(); text != "" {
+		for _, key := range manifest.Repeated([]byte(text)) {
+			told = append(told, "the values of the source: "+key)
+		}
 		values, err := loader.LoadValues(strings.NewReader(text))
 		if err != nil {
-			return nil, fail.New(wire.Error_VALUES, fmt.Sprintf("failed to parse the values of the source: %s", err)).
+			return nil, nil, fail.New(wire.Error_VALUES, fmt.Sprintf("failed to parse the values of the source: %s", err)).
 				At("", manifest.Line(err))
 		}
 		merged = loader.MergeMaps(merged, values)
 	}
-	return merged, setParameters(merged, request.GetParameters(), read)
+	return merged, told, setParameters(merged, request.GetParameters(), read)
 }
 
 func setParameters(merged map[string]any, parameters []*wire.HelmParameter, read *reads.Set) error {

@@ -38,25 +38,30 @@ func (e *Error) Unwrap() error { return e.Err }
 const sourceMark = "# Source: "
 
 // Split reads a YAML stream. Empty documents are left out. A document without a
-// source mark of its own belongs to the template of the one before it.
-func Split(stream []byte) ([]Document, error) {
+// source mark of its own belongs to the template of the one before it. What is odd but
+// readable is told beside the documents.
+func Split(stream []byte) ([]Document, []string, error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
 	var documents []Document
+	var told []string
 	source := ""
 	for {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return documents, nil
+			return documents, told, nil
 		}
 		if err != nil {
-			return nil, &Error{Source: source, Err: err}
+			return nil, nil, &Error{Source: source, Err: err}
 		}
 		if named := sourceOf(text); named != "" {
 			source = named
 		}
-		object, err := Convert(text)
+		object, repeated, err := convert(text)
 		if err != nil {
-			return nil, &Error{Source: source, Line: lineOf(err), Err: err}
+			return nil, nil, &Error{Source: source, Line: lineOf(err), Err: err}
+		}
+		for _, key := range repeated {
+			told = append(told, fmt.Sprintf("%s, document %d: %s", source, len(documents)+1, key))
 		}
 		if object == nil {
 			continue
@@ -71,6 +76,10 @@ func Convert(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return asObject(object)
+}
+
+func asObject(object []byte) ([]byte, error) {
 	object = bytes.TrimSpace(object)
 	if len(object) == 0 || bytes.Equal(object, []byte("null")) {
 		return nil, nil
