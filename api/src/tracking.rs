@@ -285,29 +285,71 @@ impl Owner {
 }
 
 /// Reads the stamp of a live object.
+///
+/// By annotation, an object that has only the label of earlier days still belongs to its Application, if an Argo CD applied it: so much is left
+/// of a time when labels were the method, for objects that have not been synced since. A label alone says nothing, because charts and
+/// operators set the same one; and where several installations share a cluster (`installationID`) it does not say whose it is.
 pub fn owner(object: &Value, config: &Config) -> Option<Owner> {
-    let metadata = object.get("metadata")?;
-    let annotation = |key: &str| {
-        metadata
-            .get("annotations")
-            .and_then(|all| all.get(key))
-            .and_then(Value::as_str)
-    };
-    if config.method == Method::Label {
-        let label = metadata.get("labels")?.get(&config.label_key)?.as_str()?;
-        return (!label.is_empty()).then(|| Owner {
+    let label = || {
+        label_of(object, config).map(|label| Owner {
             instance: label.to_owned(),
             id: None,
-        });
+        })
+    };
+    if config.method == Method::Label {
+        return label();
     }
-    if !config.installation_id.is_empty() && annotation(INSTALLATION_ID) != Some(&config.installation_id) {
+    if has_label_alone(object, config) {
+        return label().filter(|_| has_applied_label(object, &config.label_key));
+    }
+    if !config.installation_id.is_empty()
+        && annotation_of(object, INSTALLATION_ID) != Some(&config.installation_id)
+    {
         return None;
     }
-    let id: TrackingId = annotation(TRACKING_ID)?.parse().ok()?;
+    let id: TrackingId = annotation_of(object, TRACKING_ID)?.parse().ok()?;
     (!id.instance.is_empty()).then(|| Owner {
         instance: id.instance.clone(),
         id: Some(id),
     })
+}
+
+/// Whether only a label says to which Application an object belongs, although the method is the annotation. What it is worth is told by
+/// `managedFields`; nothing is deleted for it before a person has agreed.
+pub fn has_label_alone(object: &Value, config: &Config) -> bool {
+    config.method != Method::Label
+        && config.installation_id.is_empty()
+        && annotation_of(object, TRACKING_ID).is_none()
+        && label_of(object, config).is_some()
+        && !is_crd(object)
+}
+
+/// The field managers under which Argo CD has applied.
+const APPLIERS: [&str; 2] = ["argocd-controller", "argocd-application-controller"];
+
+/// Whether Argo CD has applied the object with this label on it.
+fn has_applied_label(object: &Value, label_key: &str) -> bool {
+    let entries = object
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array);
+    entries.into_iter().flatten().any(|entry| {
+        let labels = entry.pointer("/fieldsV1/f:metadata/f:labels");
+        APPLIERS.contains(&text(entry, "manager"))
+            && labels.is_some_and(|labels| labels.get(format!("f:{label_key}")).is_some())
+    })
+}
+
+fn annotation_of<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+}
+
+fn label_of<'a>(object: &'a Value, config: &Config) -> Option<&'a str> {
+    let label = object
+        .get("metadata")?
+        .get("labels")?
+        .get(&config.label_key)?
+        .as_str()?;
+    (!label.is_empty()).then_some(label)
 }
 
 /// Whether a live object of an Application is the one its stamp names. One that is not was copied: it is shown, but
@@ -512,6 +554,34 @@ mod tests {
         assert_eq!(object["metadata"]["annotations"][INSTALLATION_ID], "eu");
         stamp(&mut object, "shop", "", &config(Method::Annotation)).unwrap();
         assert_eq!(object["metadata"]["annotations"].get(INSTALLATION_ID), None);
+    }
+
+    #[test]
+    fn a_label_of_earlier_days_counts_if_argo_cd_applied_it() {
+        let annotation = config(Method::Annotation);
+        let mut object = deployment();
+        stamp(&mut object, "shop", "", &config(Method::Label)).unwrap();
+        assert!(has_label_alone(&object, &annotation));
+        assert_eq!(owner(&object, &annotation), None, "a chart may set the label");
+        let entry = |manager: &str| {
+            let labels = json!({"f:app.kubernetes.io/instance": {}});
+            json!([{"manager": manager, "fieldsV1": {"f:metadata": {"f:labels": labels}}}])
+        };
+        object["metadata"]["managedFields"] = entry("helm");
+        assert_eq!(owner(&object, &annotation), None);
+        object["metadata"]["managedFields"] = entry("argocd-controller");
+        let found = owner(&object, &annotation).unwrap();
+        assert_eq!((found.instance.as_str(), found.id), ("shop", None));
+        assert!(is_self_referenced(&object, None, "shop", &annotation));
+        // Where installations share clusters, it may be another one's.
+        let shared = Config {
+            installation_id: "eu".to_owned(),
+            ..annotation.clone()
+        };
+        assert_eq!(owner(&object, &shared), None);
+        // The annotation beats the label, whatever it says.
+        stamp(&mut object, "other", "", &annotation).unwrap();
+        assert_eq!(owner(&object, &annotation).unwrap().instance, "other");
     }
 
     #[test]

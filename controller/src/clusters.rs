@@ -44,8 +44,9 @@ const FIRST_LIST_POLL: Duration = Duration::from_millis(50);
 /// A kind whose first list fails for longer is broken, and nobody waits for it.
 const FIRST_LIST_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Tells the instance name of the Application that tracks a live object.
-pub type OwnerOf = Arc<dyn Fn(&Value) -> Option<Arc<str>> + Send + Sync>;
+/// Tells the instance name of the Application that tracks a live object. It is asked with what identifies the object, which has no
+/// `managedFields`; where that does not tell, it may ask for the whole object, which costs more.
+pub type OwnerOf = Arc<dyn Fn(&Value, &dyn Fn() -> Value) -> Option<Arc<str>> + Send + Sync>;
 /// Tells whether a kind is looked at on a cluster (by its URL).
 pub type Watched = Arc<dyn Fn(&str, &GroupKind) -> bool + Send + Sync>;
 

@@ -455,13 +455,19 @@ impl<'a> Scene<'a> {
             .sync_policy
             .iter()
             .flat_map(|policy| &policy.sync_options);
-        resource_options(
+        let removal = resource_options(
             &SyncOptions::parse(options.map(String::as_str)),
             None,
             None,
             Some(object),
         )
-        .delete
+        .delete;
+        // A label of earlier days may be somebody else's.
+        let by_label = tracking::has_label_alone(object, &self.ctx.settings.get().tracking);
+        match removal {
+            Removal::Allowed if by_label => Removal::Confirm,
+            other => other,
+        }
     }
 
     /// Has a person approved since the deletion was asked for?

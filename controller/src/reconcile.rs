@@ -1,7 +1,7 @@
 //! One look at one Application, on one screen: [`run`].
 //!
-//! Stages, each in its own file: [`desired`] asks the repo-server, [`live`] takes the snapshot, [`dry_run`] asks the API
-//! server where that is wanted, [`compare`] judges the pairs, [`health`] and [`autosync`] decide, [`conditions`] puts findings into words. The outcome is one new status,
+//! Stages, each in its own file: [`desired`] asks the repo-server, [`live`] takes the snapshot, [`dry_run`] and [`versions`] ask
+//! the API server where that is wanted or needed, [`compare`] judges the pairs, [`health`] and [`autosync`] decide, [`conditions`] puts findings into words. The outcome is one new status,
 //! written once, and only when it differs.
 //!
 //! What is remembered between looks is in [`Memos`] and may be lost at any time: the desired state, the verdicts, since
@@ -24,6 +24,7 @@ mod resolved;
 mod spec;
 pub(crate) mod summary;
 mod verdict;
+mod versions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -131,6 +132,15 @@ pub enum Error {
     /// The cluster belongs to another shard.
     #[error("the cluster belongs to another shard")]
     NotOurs,
+}
+
+/// What the API server was asked before a comparison, and said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answers {
+    /// What an apply would make of resources.
+    pub dry_runs: dry_run::DryRuns,
+    /// Live objects in the version of Git.
+    pub in_version: versions::InVersion,
 }
 
 /// What is remembered of Applications between looks.

@@ -166,8 +166,12 @@ impl Settings {
     pub fn cluster_rules(&self) -> Rules {
         let (tracking, filter) = (self.tracking.clone(), self.config.resources.clone());
         Rules {
-            owner: Arc::new(move |object| {
-                tracking::owner(object, &tracking).map(|owner| owner.instance.into())
+            owner: Arc::new(move |object, whole| {
+                let owner = match tracking::has_label_alone(object, &tracking) {
+                    true => tracking::owner(&whole(), &tracking),
+                    false => tracking::owner(object, &tracking),
+                };
+                owner.map(|owner| owner.instance.into())
             }),
             watched: Arc::new(move |server, kind| !filter.excludes(&kind.group, &kind.kind, server)),
             matters: self.matters(),
@@ -521,6 +525,37 @@ mod tests {
             ("apps", "Deployment")
         );
         assert!(settings.health.covers("example.com", "Thing"));
+    }
+
+    #[test]
+    fn the_whole_object_is_asked_for_only_where_a_label_of_earlier_days_stands_alone() {
+        use serde_json::json;
+        use std::cell::Cell;
+        let owner = settings(&[]).cluster_rules().owner;
+        let asked = Cell::new(0);
+        let of = |metadata: serde_json::Value| {
+            let label = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            let mut whole = label.clone();
+            whole["metadata"]["managedFields"] = json!([{"manager": "argocd-controller",
+                "fieldsV1": {"f:metadata": {"f:labels": {"f:app.kubernetes.io/instance": {}}}}}]);
+            let whole = || {
+                asked.set(asked.get() + 1);
+                whole.clone()
+            };
+            owner(&label, &whole).map(|app| app.to_string())
+        };
+        let labels = json!({"app.kubernetes.io/instance": "shop"});
+        let tracked = json!({"argocd.argoproj.io/tracking-id": "web:/ConfigMap:shop/a"});
+        assert_eq!(of(json!({"name": "a"})), None);
+        let both =
+            json!({"name": "a", "namespace": "shop", "labels": labels.clone(), "annotations": tracked});
+        assert_eq!(of(both).as_deref(), Some("web"));
+        assert_eq!(asked.get(), 0);
+        assert_eq!(
+            of(json!({"name": "a", "labels": labels})).as_deref(),
+            Some("shop")
+        );
+        assert_eq!(asked.get(), 1);
     }
 
     #[test]

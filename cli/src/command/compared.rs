@@ -81,6 +81,7 @@ fn pairs(
             let applied = resource_options(&sync_options, None, desired.as_ref(), live.as_ref());
             let options = Options {
                 server_side_apply: applied.server_side_apply,
+                strict: applied.strict,
                 ..Options::default()
             };
             let context = Context {

@@ -41,6 +41,7 @@ fn resource(pair: compared::Pair) -> Resource {
         gvk: named.map(meta::gvk).unwrap_or_default(),
         key: pair.key,
         out_of_sync: pair.comparison.modified || pair.desired.is_none(),
+        doubtful: false,
         desired: pair.desired.map(Arc::new),
         live: pair.live.map(Arc::new),
     }

@@ -4,9 +4,12 @@
 //! the very object it was computed from; nothing is sent if nothing changes. Server-side apply leaves the merge to the
 //! API server. What a write returns is in live state before the next step looks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use argosy_diff::{PatchKind, patch::three_way};
+use argosy_diff::managed::differ_between_versions;
+use argosy_diff::patch::{three_way, without_unstated};
+use argosy_diff::{FIELD_MANAGER, IgnoreRules, PatchKind};
 use argosy_kube_io::target::{Delete, Deleted, FieldValidation, Patch, Propagation, Write, Written};
 use argosy_kube_io::{ApiResource, Class, Error, Target};
 use argosy_object::{GroupVersionKind, Value, meta};
@@ -48,6 +51,8 @@ pub(super) struct Writer {
     pub(super) cluster: Cluster,
     pub(super) target: Target,
     pub(super) propagation: Propagation,
+    /// What nobody is to touch beside what Git states.
+    pub(super) ignored: Arc<IgnoreRules>,
     /// Calls in flight at once.
     pub(super) parallelism: usize,
 }
@@ -132,7 +137,13 @@ where
 }
 
 impl Writer {
-    pub(super) fn new(cluster: Cluster, target: Target, propagation: Wanted, limit: usize) -> Self {
+    pub(super) fn new(
+        cluster: Cluster,
+        target: Target,
+        propagation: Wanted,
+        ignored: Arc<IgnoreRules>,
+        limit: usize,
+    ) -> Self {
         let propagation = match propagation {
             Wanted::Foreground => Propagation::Foreground,
             Wanted::Background => Propagation::Background,
@@ -142,6 +153,7 @@ impl Writer {
             cluster,
             target,
             propagation,
+            ignored,
             parallelism: if limit == 0 { PARALLEL } else { limit },
         }
     }
@@ -228,13 +240,16 @@ impl Writer {
             resource: &resource,
             desired: &desired,
         };
-        let message = if task.options.replace {
+        let mut message = if task.options.replace {
             job.replace(live).await?
         } else if task.options.server_side_apply {
             job.server_side(live, "serverside-applied").await?
         } else {
             job.client_side(live).await?
         };
+        if task.options.strict && !task.options.replace && job.take_unstated().await? {
+            message.push_str(", without what others had put beside it");
+        }
         if meta::is_crd(&desired) {
             self.establish(&resource, meta::name(&desired)).await;
         }
@@ -263,8 +278,12 @@ impl Writer {
         })
     }
 
+    /// The live object; in the version in which it will be written, if another one says the same in other fields.
     async fn live(&self, task: &Task, resource: &ApiResource) -> Result<Option<Value>, Failure> {
-        if let Some(live) = self.cluster.snapshot().get(&task.key) {
+        if let Some(live) = self.cluster.snapshot().get(&task.key)
+            && (*live.version == *task.gvk.version
+                || !differ_between_versions(&task.gvk.group, &task.gvk.kind))
+        {
             return Ok(Some(live.value()));
         }
         let kind = task.key.group_kind();
@@ -465,18 +484,7 @@ impl Job<'_> {
                 json!(meta::uid(current)),
             );
         }
-        let body = match patch.kind {
-            PatchKind::Merge => Patch::Merge(&patch.content),
-            PatchKind::Strategic => Patch::Strategic(&patch.content),
-        };
-        let (key, options) = (&self.task.key, self.options());
-        let call = || {
-            self.writer
-                .target
-                .patch(self.resource, &key.namespace, &key.name, body, &options)
-                .boxed()
-        };
-        repeated(call).await.map(Some)
+        self.send(&patch).await.map(Some)
     }
 
     /// Server-side apply. Fields that kubectl applied become ours first, so that what is removed from Git goes away.
@@ -518,6 +526,57 @@ impl Job<'_> {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Takes away what others have put beside what Git states, ignored fields aside; says whether there was anything.
+    async fn take_unstated(&self) -> Result<bool, Failure> {
+        for _ in 0..ATTEMPTS {
+            let Some(current) = self.get().await? else {
+                return Ok(false);
+            };
+            let mut patch = without_unstated(
+                self.desired,
+                &current,
+                &self.writer.ignored,
+                &self.writer.cluster.schemas(),
+                FIELD_MANAGER,
+            );
+            if patch.is_empty() {
+                return Ok(false);
+            }
+            meta::set_field(
+                &mut patch.content,
+                &["metadata", "resourceVersion"],
+                json!(meta::resource_version(&current)),
+            );
+            match self.send(&patch).await {
+                Ok(written) => {
+                    self.seen(written).await;
+                    return Ok(true);
+                }
+                Err(error) if error.conflict() || error.not_found() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(refused(format!(
+            "{} keeps changing while what others have put beside it is taken away",
+            kubectl_name(self.desired)
+        )))
+    }
+
+    async fn send(&self, patch: &argosy_diff::Patch) -> Result<Written, Error> {
+        let body = match patch.kind {
+            PatchKind::Merge => Patch::Merge(&patch.content),
+            PatchKind::Strategic => Patch::Strategic(&patch.content),
+        };
+        let (key, options) = (&self.task.key, self.options());
+        let call = || {
+            self.writer
+                .target
+                .patch(self.resource, &key.namespace, &key.name, body, &options)
+                .boxed()
+        };
+        repeated(call).await
     }
 
     /// Replaces the object as a whole. Definitions and Namespaces are never deleted for it: all that is in them would go.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use argosy_api::condition::ConditionType;
 use argosy_api::meta::Time;
 use argosy_api::project::{self, Target as Destination};
+use argosy_api::tracking;
 use argosy_api::v1alpha1::{
     Application, ApplicationCondition, ApplicationSource, OperationPhase as ApiPhase, RetryStrategy,
     SyncOperation, SyncOperationResult,
@@ -239,6 +240,7 @@ fn last_session(desk: &Desk<'_>, error: reconcile::Error) -> Result<Session, Ref
         cluster,
         target,
         Propagation::Foreground,
+        Arc::default(),
         desk.ctx.options.kubectl_parallelism,
     );
     Ok(Session {
@@ -428,6 +430,7 @@ fn writer(
         cluster,
         target,
         propagation,
+        settings.ignore_rules(&desk.app.spec.ignore_differences).0,
         desk.ctx.options.kubectl_parallelism,
     ))
 }
@@ -479,15 +482,21 @@ fn resources(
             return None;
         }
         if let (Some(rules), Some(wanted), Some(found)) = (&ignored, &desired, &live) {
-            desired = Some(argosy_diff::ignore::keep_live(wanted, found, rules, &schemas));
+            // What could not be kept is told by the comparison.
+            desired = Some(argosy_diff::ignore::keep_live(wanted, found, rules, &schemas).0);
         }
         let gvk = desired.as_ref().map(meta::gvk).unwrap_or_else(|| managed.gvk());
+        let doubtful = desired.is_none()
+            && live
+                .as_ref()
+                .is_some_and(|live| tracking::has_label_alone(live, &settings.tracking));
         Some(Resource {
             key: (*managed.key).clone(),
             gvk,
             desired: desired.map(Arc::new),
             live: live.map(Arc::new),
             out_of_sync: managed.out_of_sync() || managed.resource.is_none(),
+            doubtful,
         })
     };
     ours.filter_map(resource)

@@ -12,7 +12,7 @@ use argosy_livestate::{Resource, Snapshot};
 use argosy_object::{GroupKind, GroupVersionKind, ResourceKey, Value};
 use rayon::prelude::*;
 
-use super::dry_run::Answers;
+use super::Answers;
 use super::finished::Finished;
 use super::manifest::{Desired, Kinds, Manifest};
 use super::verdict::{Rules, Verdict, judge};
@@ -265,7 +265,7 @@ fn judge_all(pairs: &[Pair], verdicts: &mut Verdicts, rules: &Rules, answers: &A
             pairs[*i].manifest.as_deref(),
             pairs[*i].resource.as_deref(),
             rules,
-            answers.get(&pairs[*i].key),
+            answers,
         )
     };
     let fresh: Vec<Verdict> = if open.len() < PARALLEL_MIN {
@@ -470,7 +470,7 @@ mod tests {
                 incomplete: Vec::new(),
                 project,
                 verdicts: Verdicts::new(),
-                answers: Answers::new(),
+                answers: Answers::default(),
             }
         }
 
@@ -624,6 +624,7 @@ mod tests {
         let mut world = World::new(vec![desired.clone()], vec![live(desired.clone(), "1")]);
         world
             .answers
+            .dry_runs
             .insert(key.clone(), Answer::Unknown("timeout".into()));
         let outcome = world.compare();
         assert_eq!(outcome.status, Unknown);
@@ -632,6 +633,7 @@ mod tests {
         );
         world
             .answers
+            .dry_runs
             .insert(key.clone(), Answer::Refused("is immutable".into()));
         assert_eq!(world.compare().status, OutOfSync);
         // The server would put something in that Git does not state.
@@ -644,12 +646,86 @@ mod tests {
         world.verdicts.clear();
         world
             .answers
+            .dry_runs
             .insert(key, Answer::Predicted(Box::new(predicted.clone())));
         assert_eq!(world.compare().status, Synced);
         predicted["metadata"]["managedFields"][0]["fieldsV1"]["f:data"]["f:more"] = json!({});
         world.verdicts.clear();
-        world.answers = [(world.resources_key(), Answer::Predicted(Box::new(predicted)))].into();
+        world.answers.dry_runs = [(world.resources_key(), Answer::Predicted(Box::new(predicted)))].into();
         assert_eq!(world.compare().status, OutOfSync);
+    }
+
+    #[test]
+    fn a_pair_in_two_versions_is_compared_in_that_of_git() {
+        let scaler = |version: &str, spec: Value| {
+            let mut object = json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": "web", "namespace": "shop"}, "spec": spec});
+            tracking::stamp(&mut object, "web", "shop", &tracking::Config::default()).unwrap();
+            object
+        };
+        let desired = scaler(
+            "v1",
+            json!({"maxReplicas": 5, "targetCPUUtilizationPercentage": 60}),
+        );
+        let cpu = json!({"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": 60}}});
+        let stored = live(scaler("v2", json!({"maxReplicas": 5, "metrics": [cpu]})), "1");
+        let mut world = World::new(vec![desired.clone()], vec![stored]);
+        let key = world.resources_key();
+        world
+            .answers
+            .in_version
+            .insert(key.clone(), Ok(live(desired.clone(), "1")));
+        assert_eq!(world.compare().status, Synced);
+        world.verdicts.clear();
+        let mut changed = live(desired, "1");
+        changed["spec"]["targetCPUUtilizationPercentage"] = 70.into();
+        world.answers.in_version.insert(key.clone(), Ok(changed));
+        assert_eq!(world.compare().status, OutOfSync);
+        world.answers.in_version.insert(key, Err("timeout".to_owned()));
+        world.verdicts.clear();
+        assert_eq!(world.compare().status, Unknown);
+    }
+
+    #[test]
+    fn an_object_with_a_bad_label_is_unknown_and_the_others_are_compared() {
+        let mut bad = config_map("bad", "a");
+        bad["metadata"]["labels"] = json!({"version": 1.1});
+        let mut world = World::new(
+            vec![bad, config_map("good", "a")],
+            vec![
+                live(config_map("bad", "a"), "1"),
+                live(config_map("good", "a"), "1"),
+            ],
+        );
+        let expected = [
+            ("bad".to_owned(), Some(Unknown), false),
+            ("good".to_owned(), Some(Synced), false),
+        ];
+        assert_eq!(rows(&world.compare()), expected);
+        world.live.remove(0);
+        assert_eq!(rows(&world.compare()), expected, "and it is not missing");
+    }
+
+    #[test]
+    fn an_object_that_left_git_and_has_the_label_of_earlier_days_is_extra_with_an_explanation() {
+        let by_label = tracking::Config {
+            method: tracking::Method::Label,
+            ..tracking::Config::default()
+        };
+        let mut old = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": "shop"}});
+        tracking::stamp(&mut old, "web", "shop", &by_label).unwrap();
+        let foreign = live(old.clone(), "1");
+        assert_eq!(rows(&World::new(Vec::new(), vec![foreign]).compare()), []);
+        let labels = json!({"f:app.kubernetes.io/instance": {}});
+        old["metadata"]["managedFields"] =
+            json!([{"manager": "argocd-controller", "fieldsV1": {"f:metadata": {"f:labels": labels}}}]);
+        let outcome = World::new(Vec::new(), vec![live(old, "1")]).compare();
+        assert_eq!(rows(&outcome), [("old".to_owned(), Some(OutOfSync), true)]);
+        assert!(outcome.resources[0].requires_confirmation);
+        assert!(
+            matches!(&outcome.findings[..], [Finding::Rule { message, .. }] if message.contains("approval"))
+        );
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) fn of_manifests(
         manifest::Finding::NoNamespace { name, gvk } => {
             ConditionType::InvalidSpecError.with_message(format!("Namespace for {name} {gvk} is missing."))
         }
+        manifest::Finding::Odd(warning) => ConditionType::ComparisonWarning.with_message(warning.clone()),
+        manifest::Finding::Faulty(fault) => ConditionType::ComparisonError.with_message(fault.clone()),
     })
 }
 

@@ -12,12 +12,12 @@ use argosy_api::annotation;
 use argosy_api::integrity;
 use argosy_api::repository::{ManifestRequest, ManifestResponse};
 use argosy_api::v1alpha1::{AppProject, Application, ApplicationSource, RefTarget};
-use argosy_object::{ContentHash, GroupKind, Value};
+use argosy_object::{ContentHash, GroupKind, GroupVersionKind, Value};
 
 use tokio::time::Instant;
 
 use super::Request;
-use super::manifest::{Desired, Kinds, sort_out};
+use super::manifest::{Desired, Finding, Kinds, sort_out};
 use crate::apps;
 use crate::clusters::Cluster;
 use crate::context::{AppKey, Context};
@@ -108,6 +108,7 @@ pub(crate) async fn desired(
             resources: known.resources.clone(),
             hooks: known.hooks.clone(),
             findings: known.findings.clone(),
+            read_elsewhere: known.read_elsewhere.clone(),
             deletion_hooks: known.deletion_hooks,
             ..Desired::default()
         };
@@ -123,6 +124,7 @@ pub(crate) async fn desired(
     let manifests =
         manifests.map_err(|error| format!("the repo-server sent a manifest that is no JSON: {error}"))?;
     let mut desired = sort_out(manifests, namespace, &kinds())?;
+    add_notes(&mut desired, &responses);
     (desired.revisions, desired.source_types) = (revisions, source_types);
     (desired.rendered, desired.inputs) = (Some(rendered), Some(inputs));
     (desired.digests, desired.answered) = (digests, Some(Instant::now()));
@@ -143,6 +145,20 @@ fn has_not_moved(render: &Render<'_>, request: &Request, known: &Desired) -> boo
             &known.revisions,
             render.ctx.options.resync,
         )
+}
+
+/// What the repo-server says of files and objects. It knows the files, so its words about a fault stand for those found here.
+fn add_notes(desired: &mut Desired, responses: &[ManifestResponse]) {
+    let faults = || responses.iter().flat_map(|response| &response.faults);
+    desired.findings.retain(|finding| match finding {
+        Finding::Faulty(found) => !faults().any(|fault| fault.contains(found)),
+        _ => true,
+    });
+    let odd = responses.iter().flat_map(|response| &response.warnings);
+    let odd = odd.cloned().map(Finding::Odd);
+    desired
+        .findings
+        .extend(faults().cloned().map(Finding::Faulty).chain(odd));
 }
 
 /// The desired state of a sync that brought its own manifests.
@@ -261,6 +277,7 @@ async fn generate(
             installation_id: settings.tracking.installation_id.clone(),
             source_integrity: integrity.clone(),
             known_digest: have.get(index).cloned().unwrap_or_default(),
+            faulty_too: true,
             ..ManifestRequest::default()
         };
         let demanded = integrity::is_demanded(integrity.as_ref(), source);
@@ -337,6 +354,13 @@ impl Kinds for ClusterKinds {
 
     fn excluded(&self, kind: &GroupKind) -> bool {
         (self.excluded)(kind)
+    }
+
+    fn read_elsewhere(&self, gvk: &GroupVersionKind) -> bool {
+        let read = self.discovery.preferred(&gvk.group_kind());
+        read.is_some_and(|read| read.version != gvk.version)
+            && self.discovery.exact(gvk).is_some()
+            && argosy_diff::managed::differ_between_versions(&gvk.group, &gvk.kind)
     }
 }
 

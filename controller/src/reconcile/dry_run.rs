@@ -19,10 +19,10 @@ use super::manifest::Manifest;
 use crate::clusters::Cluster;
 use crate::operation::prepared;
 
-/// Dry runs in flight, over all Applications and clusters of the process.
-static BUDGET: Semaphore = Semaphore::const_new(40);
+/// Calls in flight for comparisons, over all Applications and clusters of the process.
+pub(super) static BUDGET: Semaphore = Semaphore::const_new(40);
 /// Those of one Application.
-const OF_ONE: usize = 10;
+pub(super) const OF_ONE: usize = 10;
 
 /// What the API server said about an apply of a resource.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub(crate) enum Answer {
 }
 
 /// Answers by resource.
-pub(crate) type Answers = HashMap<Arc<ResourceKey>, Answer>;
+pub(crate) type DryRuns = HashMap<Arc<ResourceKey>, Answer>;
 
 /// Whether a resource is compared by dry run: as it says itself, or else its Application, or else the process.
 pub(crate) fn wanted(of_resource: CompareOptions, of_app: CompareOptions, by_default: bool) -> bool {
@@ -53,7 +53,7 @@ pub(crate) async fn ask(
     known: Option<&Verdicts>,
     cluster: &Cluster,
     wanted: impl Fn(&Manifest) -> bool,
-) -> Answers {
+) -> DryRuns {
     let open = manifests
         .iter()
         .filter(|manifest| wanted(manifest))
@@ -67,7 +67,7 @@ pub(crate) async fn ask(
         });
     let open: Vec<Arc<Manifest>> = open.cloned().collect();
     if open.is_empty() {
-        return Answers::new();
+        return DryRuns::new();
     }
     let target = cluster.target();
     futures::stream::iter(open)

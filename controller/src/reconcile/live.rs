@@ -12,10 +12,11 @@ use parking_lot::Mutex;
 
 use super::compare::{Input, Managed, compare};
 use super::desired::ClusterKinds;
-use super::dry_run::{self, Answers};
+use super::dry_run;
 use super::manifest::{Desired, Manifest};
 use super::verdict::{self, Rules};
-use super::{Compared, Error, Memo, Request, conditions, health, spec_hash};
+use super::versions;
+use super::{Answers, Compared, Error, Memo, Request, conditions, health, spec_hash};
 use crate::clusters::{Cluster, KindFailure, Status};
 use crate::context::AppKey;
 use crate::settings::Settings;
@@ -80,27 +81,26 @@ impl Task {
             snapshot,
             rules,
             same,
-            answers: Answers::new(),
+            answers: Answers::default(),
         }
     }
 
-    /// Asks the API server about what is compared by dry run. `by_default`: everything that does not say otherwise.
+    /// Asks the API server about what is compared by dry run, and for what Git has in another version. `by_default`: everything that does not say otherwise.
     pub(crate) async fn ask(&mut self, by_default: bool) {
         let of_app = compare_options(&self.facts.app);
         let wanted = |manifest: &Manifest| dry_run::wanted(manifest.compare, of_app, by_default);
         let manifests = &self.facts.desired.resources;
-        if !manifests.iter().any(|manifest| wanted(manifest)) {
+        let elsewhere = &self.facts.desired.read_elsewhere;
+        let dry_runs = manifests.iter().any(|manifest| wanted(manifest));
+        if !dry_runs && elsewhere.is_empty() {
             return;
         }
         let known = self.same.then(|| self.facts.memo.lock().verdicts.clone());
-        self.answers = dry_run::ask(
-            manifests,
-            &self.snapshot,
-            known.as_ref(),
-            &self.facts.cluster,
-            wanted,
-        )
-        .await;
+        let (snapshot, cluster) = (&self.snapshot, &self.facts.cluster);
+        self.answers.in_version = versions::ask(elsewhere, snapshot, known.as_ref(), cluster).await;
+        if dry_runs {
+            self.answers.dry_runs = dry_run::ask(manifests, snapshot, known.as_ref(), cluster, wanted).await;
+        }
     }
 
     /// Whether the comparison is done sooner than it is handed to another thread: few pairs, and nothing about them is new.
@@ -302,6 +302,7 @@ fn managed_namespace(
         resources,
         hooks: desired.hooks.clone(),
         findings: desired.findings.clone(),
+        read_elsewhere: desired.read_elsewhere.clone(),
         deletion_hooks: desired.deletion_hooks,
         revisions: desired.revisions.clone(),
         source_types: desired.source_types.clone(),

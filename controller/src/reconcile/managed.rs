@@ -44,14 +44,7 @@ fn diff(managed: &Managed, rules: Option<&Rules>, sensitive: &[String]) -> Resou
             Some(target),
             Some(live),
         );
-        let mut options = rules.options.clone();
-        if own.server_side_apply != options.server_side_apply
-            || own.server_side_apply && own.migrate_from != options.migrate_from
-        {
-            let options = Arc::make_mut(&mut options);
-            options.server_side_apply = own.server_side_apply;
-            options.migrate_from = own.migrate_from;
-        }
+        let options = rules.options_for(own);
         let context = argosy_diff::Context {
             schemas: &rules.schemas,
             rules: &rules.ignore,

@@ -57,6 +57,10 @@ pub enum Finding {
         /// Version and kind, as in `/v1, Kind=ConfigMap`.
         gvk: String,
     },
+    /// Who rendered it says what a reader should know of a file.
+    Odd(String),
+    /// What is wrong with an object, so that nothing is synced.
+    Faulty(String),
 }
 
 /// The desired state of an Application.
@@ -70,6 +74,8 @@ pub struct Desired {
     pub deletion_hooks: (bool, bool),
     /// What is wrong with some of it.
     pub findings: Vec<Finding>,
+    /// Those ordinary resources whose objects the cluster's watch reads in another version, which says the same in other fields.
+    pub read_elsewhere: Vec<Arc<Manifest>>,
     /// The revision of each source.
     pub revisions: Vec<String>,
     /// The tool of each source that renders something.
@@ -98,6 +104,10 @@ pub trait Kinds {
     fn namespaced(&self, kind: &GroupKind) -> Option<bool>;
     /// Is the kind excluded by the settings?
     fn excluded(&self, kind: &GroupKind) -> bool;
+    /// Are objects of this kind read in another version than this, though it is served, and may their fields differ?
+    fn read_elsewhere(&self, _gvk: &argosy_object::GroupVersionKind) -> bool {
+        false
+    }
 }
 
 /// Sorts `manifests` out. `namespace` is the destination's.
@@ -114,6 +124,11 @@ pub fn sort_out(manifests: Vec<Value>, namespace: &str, kinds: &dyn Kinds) -> Re
     let mut nameless = Vec::new();
     for mut object in manifests {
         check(&object)?;
+        if let Some((path, found)) = meta::not_a_text(&object) {
+            let (kind, name) = (meta::kind(&object), meta::name(&object));
+            let fault = format!("{kind} {name}: {path} is {found}, and must be a text");
+            desired.findings.push(Finding::Faulty(fault));
+        }
         let kind = GroupKind::new(meta::group(&object), meta::kind(&object));
         if scopes.namespaced(&kind) {
             if meta::namespace(&object).is_empty() && !namespace.is_empty() {
@@ -153,6 +168,11 @@ pub fn sort_out(manifests: Vec<Value>, namespace: &str, kinds: &dyn Kinds) -> Re
     for object in nameless {
         desired.add(meta::key(&object), &object);
     }
+    let elsewhere = desired.resources.iter();
+    desired.read_elsewhere = elsewhere
+        .filter(|manifest| kinds.read_elsewhere(&manifest.gvk()))
+        .cloned()
+        .collect();
     Ok(desired)
 }
 
@@ -196,12 +216,6 @@ fn check(object: &Value) -> Result<(), String> {
     }
     if !named {
         return Err(format!("a manifest of kind {kind} has no name"));
-    }
-    if let Some((path, found)) = meta::not_a_text(object) {
-        return Err(format!(
-            "{kind} {}: {path} is {found}, and must be a text",
-            meta::name(object)
-        ));
     }
     Ok(())
 }
@@ -329,11 +343,16 @@ mod tests {
     fn one_manifest_that_is_no_object_fails_them_all() {
         let broken = json!({"kind": "ConfigMap", "metadata": {"name": "x"}});
         assert!(sort_out(vec![object("ConfigMap", None, "a"), broken], "shop", &Builtin).is_err());
+    }
+
+    #[test]
+    fn an_object_with_a_label_that_is_no_text_is_told_and_the_others_stand() {
         let mut unquoted = object("ConfigMap", None, "b");
         unquoted["metadata"]["annotations"] = json!({"on": true});
-        let refused = sort_out(vec![unquoted], "shop", &Builtin).err();
-        let told = "ConfigMap b: metadata.annotations.on is true, and must be a text";
-        assert_eq!(refused.as_deref(), Some(told));
+        let desired = sort_out(vec![object("ConfigMap", None, "a"), unquoted], "shop", &Builtin).unwrap();
+        assert_eq!(keys(&desired), ["/ConfigMap/shop/a", "/ConfigMap/shop/b"]);
+        let told = "ConfigMap b: metadata.annotations.on is true, and must be a text".to_owned();
+        assert_eq!(desired.findings, [Finding::Faulty(told)]);
     }
 
     #[test]

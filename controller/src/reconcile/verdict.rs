@@ -10,11 +10,15 @@ use argosy_health::{Customizations, Health};
 use argosy_livestate::Resource;
 use argosy_object::schema::Schemas;
 use argosy_object::{ContentHash, Value, meta};
-use argosy_sync::options::{SyncOptions, resource_options};
+use argosy_sync::options::{ResourceOptions, SyncOptions, resource_options};
 use argosy_sync::{hook, options::Removal};
 
+use super::Answers;
 use super::dry_run::Answer;
 use super::manifest::Manifest;
+
+const BY_LABEL_ALONE: &str = "is no longer in Git; only its label, from before tracking by annotation, says that it is this Application's, so its \
+    deletion waits for approval";
 
 /// By what a pair is judged. Cheap to clone.
 #[derive(Clone)]
@@ -35,6 +39,23 @@ pub(crate) struct Rules {
     pub migration_manager: Option<Arc<str>>,
     /// What mutating webhooks change counts in a comparison by dry run.
     pub include_webhooks: bool,
+}
+
+impl Rules {
+    /// How a resource with these options is compared.
+    pub(crate) fn options_for(&self, resource: ResourceOptions) -> Arc<Options> {
+        let mut options = self.options.clone();
+        if resource.server_side_apply != options.server_side_apply
+            || resource.strict != options.strict
+            || resource.server_side_apply && resource.migrate_from != options.migrate_from
+        {
+            let options = Arc::make_mut(&mut options);
+            options.server_side_apply = resource.server_side_apply;
+            options.strict = resource.strict;
+            options.migrate_from = resource.migrate_from;
+        }
+        options
+    }
 }
 
 /// What is known of a pair.
@@ -83,13 +104,16 @@ fn version(live: &Resource) -> (&str, &str) {
     (&live.uid, &live.resource_version)
 }
 
-/// Judges one pair. `answer` is what the API server said about an apply, where it was asked.
+/// Judges one pair. `answers` are what the API server said where it was asked.
 pub(crate) fn judge(
     desired: Option<&Manifest>,
     live: Option<&Resource>,
     rules: &Rules,
-    answer: Option<&Answer>,
+    answers: &Answers,
 ) -> Verdict {
+    let key = desired.map(|manifest| &manifest.key);
+    let answer = key.and_then(|key| answers.dry_runs.get(key));
+    let in_version = key.and_then(|key| answers.in_version.get(key));
     let wanted = desired.map(|manifest| manifest.document.value());
     let found = live.map(Resource::value);
     let mut verdict = Verdict {
@@ -118,19 +142,30 @@ pub(crate) fn judge(
         wanted.as_ref(),
         found.as_ref(),
     );
-    verdict.needs_confirmation = resource.prune == Removal::Confirm || resource.delete == Removal::Confirm;
+    let told_by_label = |live: &Value| wanted.is_none() && tracking::has_label_alone(live, &rules.tracking);
+    if found.as_ref().is_some_and(told_by_label) && !verdict.live_hook {
+        verdict.needs_confirmation = true;
+        verdict.findings = [BY_LABEL_ALONE.to_owned()].into();
+    }
+    verdict.needs_confirmation |= resource.prune == Removal::Confirm || resource.delete == Removal::Confirm;
     match (wanted, found) {
+        // What is wrong with it is told by who rendered it.
+        (Some(wanted), _) if meta::not_a_text(&wanted).is_some() => {
+            (verdict.modified, verdict.unknown) = (true, true);
+        }
         (Some(_), None) => verdict.modified = true,
         (Some(wanted), Some(mut found)) => {
-            tracking::normalize_live(&mut found, &wanted, &rules.tracking);
-            let mut options = rules.options.clone();
-            if resource.server_side_apply != options.server_side_apply
-                || resource.server_side_apply && resource.migrate_from != options.migrate_from
-            {
-                let options = Arc::make_mut(&mut options);
-                options.server_side_apply = resource.server_side_apply;
-                options.migrate_from = resource.migrate_from;
+            match in_version {
+                None => {}
+                Some(Ok(read)) => found.clone_from(read),
+                Some(Err(message)) => {
+                    (verdict.modified, verdict.unknown) = (true, true);
+                    verdict.findings = [message.clone()].into();
+                    return verdict;
+                }
             }
+            tracking::normalize_live(&mut found, &wanted, &rules.tracking);
+            let options = rules.options_for(resource);
             let ctx = Context {
                 schemas: &rules.schemas,
                 rules: &rules.ignore,
@@ -138,6 +173,12 @@ pub(crate) fn judge(
             };
             let include_webhooks = rules.include_webhooks
                 || desired.is_some_and(|manifest| manifest.compare.include_mutation_webhook);
+            let mut findings = Vec::new();
+            if rules.sync_options.respect_ignore_differences() && !rules.ignore.is_empty() {
+                let (_, unclear) =
+                    argosy_diff::ignore::keep_live(&wanted, &found, &rules.ignore, &rules.schemas);
+                findings.extend(unclear);
+            }
             let comparison = match answer {
                 None => Ok(argosy_diff::compare_owned(wanted, found, &ctx)),
                 Some(Answer::Predicted(predicted)) => {
@@ -150,7 +191,8 @@ pub(crate) fn judge(
             match comparison {
                 Ok(comparison) => {
                     verdict.modified = comparison.modified;
-                    verdict.findings = comparison.findings.iter().map(ToString::to_string).collect();
+                    findings.extend(comparison.findings);
+                    verdict.findings = findings.iter().map(ToString::to_string).collect();
                 }
                 Err((unknown, message)) => {
                     verdict.modified = true;

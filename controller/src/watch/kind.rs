@@ -108,7 +108,8 @@ impl Shared {
             // Lists of built-in kinds leave the kind out of their items.
             let object = object.stamped(&api_version, &resource.kind);
             let label = object.label();
-            Box::new(Resource::arrived(&object, &label, (rules.owner)(&label)))
+            let app = (rules.owner)(&label, &|| object.document().value());
+            Box::new(Resource::arrived(&object, &label, app))
         })
         .map_err(|error| Error::Answer {
             call: format!("read a {} of {}", resource.kind, self.server),
@@ -155,7 +156,7 @@ impl Shared {
     /// What live state keeps of an object.
     pub(crate) fn resource(&self, object: &Value) -> Box<Resource> {
         let rules = self.rules.borrow().clone();
-        Box::new(Resource::new(object, (rules.owner)(object)))
+        Box::new(Resource::new(object, (rules.owner)(object, &|| object.clone())))
     }
 }
 

@@ -182,7 +182,7 @@ impl Writer {
             }
             Message::Retag => {
                 let owner = self.shared.rules.borrow().owner.clone();
-                for touched in self.state.retag(|row| owner(&row.label())) {
+                for touched in self.state.retag(|row| owner(&row.label(), &|| row.value())) {
                     self.note(touched);
                 }
             }

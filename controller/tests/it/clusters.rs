@@ -125,7 +125,7 @@ impl World {
 /// The label `label` names the Application; Secrets are not looked at.
 fn rules(label: &'static str) -> Rules {
     Rules {
-        owner: Arc::new(move |object| meta::label(object, label).map(Arc::from)),
+        owner: Arc::new(move |object, _| meta::label(object, label).map(Arc::from)),
         watched: Arc::new(|_, kind| kind.kind != "Secret"),
         matters: Arc::new(|_, _| true),
         in_cluster_enabled: true,

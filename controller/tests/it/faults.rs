@@ -82,7 +82,7 @@ impl World {
             namespace: NAMESPACE.to_owned(),
             sink: Arc::new(Nobody),
             rules: Rules {
-                owner: Arc::new(|object| meta::label(object, "app").map(Arc::from)),
+                owner: Arc::new(|object, _| meta::label(object, "app").map(Arc::from)),
                 watched: Arc::new(|_, _| true),
                 matters: Arc::new(|_, _| true),
                 in_cluster_enabled: true,

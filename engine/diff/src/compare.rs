@@ -1,5 +1,7 @@
 //! The recipe for one object.
 
+use std::borrow::Cow;
+
 use argosy_object::schema::Schemas;
 use argosy_object::{Value, meta};
 use bumpalo::Bump;
@@ -29,6 +31,8 @@ pub struct Options {
     /// The object is applied server-side: what our manager owned and Git no longer states counts as removed, and lists merge as their
     /// schema says also for custom resources. What was ours is told by `managedFields` instead of the last applied configuration.
     pub server_side_apply: bool,
+    /// What others set beside what Git states makes a difference, and goes at an apply (`Strict=true`).
+    pub strict: bool,
     /// Rules of a ClusterRole with `aggregationRule` are not compared (`resource.compareoptions: ignoreAggregatedRoles`). They never are
     /// when Git states no rules for such a role, because then the control plane fills them.
     pub ignore_aggregated_roles: bool,
@@ -37,7 +41,7 @@ pub struct Options {
     /// Our field manager.
     pub manager: String,
     /// The field manager of client-side apply whose fields the first server-side apply takes over, if it does.
-    pub migrate_from: Option<String>,
+    pub migrate_from: Option<Cow<'static, str>>,
     /// Annotations of Secrets that are secret themselves (`resource.sensitive.mask.annotations`).
     pub sensitive_annotations: Vec<String>,
     /// Types of fields that a schema does not tell (`resource.customizations.knownTypeFields`).
@@ -48,10 +52,11 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             server_side_apply: false,
+            strict: false,
             ignore_aggregated_roles: false,
             ignore_status: IgnoreStatus::All,
             manager: FIELD_MANAGER.to_owned(),
-            migrate_from: Some(CLIENT_SIDE_APPLY_MANAGER.to_owned()),
+            migrate_from: Some(CLIENT_SIDE_APPLY_MANAGER.into()),
             sensitive_annotations: Vec::new(),
             known_types: Vec::new(),
         }
@@ -181,6 +186,20 @@ fn compare_both(mut desired: Value, mut live: Value, ctx: &Context<'_>, arena: &
                 .ok();
         }
     }
+    if owners.is_some() {
+        let lost = managed::lost(&live, &ctx.options.manager, node).into_iter();
+        findings.extend(lost.map(|(field, version)| {
+            let problem = format!(
+                "was applied in {version}, and {} has no such field",
+                gvk.api_version()
+            );
+            Finding::new(field, problem)
+        }));
+    }
+    let set = ctx
+        .options
+        .strict
+        .then(|| managed::kept_and_others(&live, &ctx.options.manager, &[]));
     let rules = ctx.rules.for_object(&live);
     let owned_by_others = rules
         .managers()
@@ -203,20 +222,30 @@ fn compare_both(mut desired: Value, mut live: Value, ctx: &Context<'_>, arena: &
     normalize::service(&mut desired, &mut live, base.as_mut());
 
     let mut recorder = Recorder::new(&ctx.options.known_types, &gvk, &managers);
+    let rest = set.and_then(|(kept, others)| {
+        let merge = Merge::new(arena, Some(&mut recorder));
+        let owners = merge::Owners {
+            others: others.root(),
+            kept: Some(kept.root()),
+        };
+        merge.without_unstated(&desired, &live, owners, node, &[])
+    });
+    let found = rest.as_ref().unwrap_or(&live);
     let merge = Merge::new(arena, Some(&mut recorder));
     let applied = match &owners {
         Some(owners) => {
             let others: Vec<_> = owners.others.iter().map(managed::Fields::root).collect();
             let unknown = structured::unknown_fields(&desired, node).into_iter();
             findings.extend(unknown.map(|field| Finding::new(field, NOT_IN_SCHEMA)));
-            let applied = structured::apply(&live, &desired, &owners.last.root(), &others, node, arena);
-            merge.prediction(&applied, &live, node, merge::REMOVED)
+            let applied = structured::apply(found, &desired, &owners.last.root(), &others, node, arena);
+            merge.prediction(&applied, found, node, merge::REMOVED)
         }
         None => {
             let base = if unchanged { Some(&desired) } else { base.as_ref() };
-            merge.document(base, &desired, &live, node)
+            merge.document(base, &desired, found, node)
         }
     };
+    let applied = applied.or(rest);
     let mut differences = recorder.differences;
     if mask::is_secret(&live) {
         mask::mask_differences(&mut differences, &ctx.options.sensitive_annotations);

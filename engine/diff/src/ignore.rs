@@ -4,7 +4,7 @@
 //! pointers, jq path expressions, or field managers whose fields are not ours to judge.
 
 mod jq;
-mod path;
+pub(crate) mod path;
 mod plain;
 
 use argosy_object::{Value, meta, pointer};

@@ -1,5 +1,8 @@
 //! `metadata.managedFields`: who owns which field.
 
+mod versions;
+
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use argosy_object::{Map, Path, Value, meta};
@@ -8,6 +11,12 @@ use bumpalo::collections::Vec as BumpVec;
 
 use crate::node::{ListRule, Node};
 use crate::{LAST_APPLIED, scalar};
+
+use versions::fields_of_entry;
+
+pub(crate) use versions::lost;
+
+pub use versions::differ_between_versions;
 
 /// Fields owned by one manager, in the API's own form: `f:` a field, `k:` an item by key, `v:` a member by value, `i:` an item by position,
 /// `.` the thing itself.
@@ -21,14 +30,15 @@ pub(crate) fn fields_of(live: &Value, manager: &str) -> Fields {
     })
 }
 
+/// The fields of those managers that `belongs` says yes to.
 fn collect(live: &Value, belongs: impl Fn(&Value) -> bool) -> Fields {
     let mut fields = Map::new();
     for entry in meta::array_field(live, &["metadata", "managedFields"])
         .iter()
         .filter(|entry| belongs(entry))
     {
-        if let Some(Value::Object(more)) = entry.get("fieldsV1") {
-            unite(&mut fields, more);
+        if let Some(more) = fields_of_entry(entry, live) {
+            unite(&mut fields, &more);
         }
     }
     Fields(fields)
@@ -68,6 +78,12 @@ impl<'f> Owned<'f> {
         self.0.is_empty()
     }
 
+    /// What is owned here, step by step.
+    pub(crate) fn steps(self) -> impl Iterator<Item = (&'f str, Self)> {
+        let steps = self.0.iter().filter(|(form, _)| *form != ".");
+        steps.filter_map(|(form, below)| Some((form.as_str(), Owned(below.as_object()?))))
+    }
+
     /// What is owned a step further down.
     pub(crate) fn below(self, form: &str) -> Option<Self> {
         self.0.get(form)?.as_object().map(Owned)
@@ -86,6 +102,31 @@ pub(crate) struct Owners {
     pub(crate) last: Fields,
     /// What others own, each by itself.
     pub(crate) others: Vec<Fields>,
+}
+
+/// Managers that are parts of Kubernetes: what they set is how Kubernetes works, and not somebody's change.
+const KUBERNETES: [&str; 6] = [
+    "cloud-controller-manager",
+    "clusterrole-aggregation-controller",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+];
+
+/// What of `live` belongs to Git or to Kubernetes itself, and what anybody else has set. Subresources, as `status`, are nobody's here.
+/// `left_alone` are managers whose fields a person said to ignore.
+pub(crate) fn kept_and_others(live: &Value, manager: &str, left_alone: &[&str]) -> (Fields, Fields) {
+    let text = |entry: &Value, name: &str| meta::str_field(entry, &[name]).unwrap_or_default().to_owned();
+    let kept = |entry: &Value| {
+        let name = text(entry, "manager");
+        name == manager || KUBERNETES.contains(&name.as_str()) || left_alone.contains(&name.as_str())
+    };
+    let whole = |entry: &Value| text(entry, "subresource").is_empty();
+    (
+        collect(live, |entry| whole(entry) && kept(entry)),
+        collect(live, |entry| whole(entry) && !kept(entry)),
+    )
 }
 
 /// Reads the owners from `live`.
@@ -129,7 +170,7 @@ pub(crate) fn owners(live: &Value, manager: &str, migrated: Option<&str>, node: 
     let others = entries
         .iter()
         .filter(|entry| !ours(entry))
-        .filter_map(|entry| Some(Fields(entry.get("fieldsV1")?.as_object()?.clone())))
+        .filter_map(|entry| Some(Fields(fields_of_entry(entry, live)?.into_owned())))
         .collect();
     Owners { last, others }
 }
@@ -202,12 +243,17 @@ pub(crate) fn keys_of<'a>(items: &[Value], node: Node<'_>, arena: &'a Bump) -> O
     Some(forms)
 }
 
-/// Takes the entries of managedFields out of a live object.
+/// Takes the entries of managedFields out of a live object. Fields are named as its version names them.
 pub(crate) fn take(live: &mut Value) -> Vec<Value> {
-    match meta::remove_field(live, &["metadata", "managedFields"]) {
-        Some(Value::Array(entries)) => entries,
-        _ => Vec::new(),
+    let Some(Value::Array(mut entries)) = meta::remove_field(live, &["metadata", "managedFields"]) else {
+        return Vec::new();
+    };
+    for entry in &mut entries {
+        if let Some(Cow::Owned(fields)) = fields_of_entry(entry, live) {
+            meta::set_field(entry, &["fieldsV1"], Value::Object(fields));
+        }
     }
+    entries
 }
 
 /// Who owns what is at `path` of the object with these managedFields: the managers, in their order, each once.
@@ -246,7 +292,7 @@ fn child<'f>(fields: &'f Map, step: &Path<'_>) -> Option<&'f Value> {
 }
 
 /// Where `k:…`, `v:…` or `i:…` is in a list.
-fn locate(name: &str, items: &[Value]) -> Option<usize> {
+pub(crate) fn locate(name: &str, items: &[Value]) -> Option<usize> {
     let (form, text) = name.split_once(':')?;
     match form {
         "k" => {

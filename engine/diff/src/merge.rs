@@ -9,6 +9,7 @@
 
 mod items;
 mod place;
+mod unstated;
 
 use argosy_object::{GroupVersionKind, Map, Path, Value};
 use bumpalo::Bump;
@@ -22,6 +23,8 @@ use crate::scalar;
 
 use items::{Index, takes_name};
 use place::At;
+
+pub(crate) use unstated::Owners;
 
 const CHANGED: &str = "set in Git to another value";
 const ADDED: &str = "in Git, but not in the cluster";

@@ -5,9 +5,10 @@ use argosy_object::{Map, Value, meta};
 use bumpalo::Bump;
 
 use crate::compare::Options;
-use crate::merge::Merge;
+use crate::ignore::IgnoreRules;
+use crate::merge::{Merge, Owners};
 use crate::node::{ListRule, Lists, Node, Semantics, schema_of};
-use crate::normalize;
+use crate::{managed, normalize};
 
 /// What to send to the API server.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +62,48 @@ pub fn three_way(original: Option<&Value>, modified: &Value, current: &Value, sc
     let (kind, content) = match semantics.lists {
         Lists::Strategic => (PatchKind::Strategic, strategic(&target, merged, node, &arena)),
         _ => (PatchKind::Merge, merge(&target, merged)),
+    };
+    Patch { content, kind }
+}
+
+/// The patch that takes from `current`, just after an apply of `desired`, what others put beside it (`Strict=true`) and no rule says to
+/// leave alone. Empty if there is nothing of the kind.
+#[must_use]
+pub fn without_unstated(
+    desired: &Value,
+    current: &Value,
+    rules: &IgnoreRules,
+    schemas: &Schemas,
+    manager: &str,
+) -> Patch {
+    let gvk = meta::gvk(desired);
+    let semantics = Semantics::of(&gvk.group, false);
+    let node = Node::root(schema_of(schemas, &gvk), schemas, &gvk, semantics);
+    let applicable = rules.for_object(current);
+    let left_alone: Vec<&str> = applicable.managers().collect();
+    let (kept, others) = managed::kept_and_others(current, manager, &left_alone);
+    let (mut desired, mut target) = (desired.clone(), current.clone());
+    normalize::align(&mut desired, current, None);
+    for document in [&mut desired, &mut target] {
+        normalize::prepare(document);
+    }
+    let ignored = applicable.paths(&target);
+
+    let arena = Bump::new();
+    let rest = Merge::new(&arena, None).without_unstated(
+        &desired,
+        &target,
+        Owners {
+            others: others.root(),
+            kept: Some(kept.root()),
+        },
+        node,
+        &ignored,
+    );
+    let rest = rest.as_ref().unwrap_or(&target);
+    let (kind, content) = match semantics.lists {
+        Lists::Strategic => (PatchKind::Strategic, strategic(&target, rest, node, &arena)),
+        _ => (PatchKind::Merge, merge(&target, rest)),
     };
     Patch { content, kind }
 }

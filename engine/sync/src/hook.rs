@@ -137,18 +137,44 @@ pub struct Hook {
     pub delete_policies: Vec<DeletePolicy>,
 }
 
-impl Hook {
-    /// The hook that an object is, or `None` for an ordinary resource. An object marked `Skip` and nothing else is no hook
-    /// (see [`skipped`]); Helm's `crd-install` marks an ordinary resource.
-    pub fn of(object: &Value) -> Option<Hook> {
-        let marked = match meta::annotation(object, ANNOTATION) {
-            Some(_) => !skipped(object),
-            None => meta::annotation(object, HELM).is_some_and(|value| value != "crd-install"),
-        };
-        marked.then(|| Hook {
-            types: types(object),
+/// What an object is to a sync.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// An ordinary resource. Helm's `crd-install` marks one too.
+    Resource,
+    /// It is marked `Skip` and nothing else: it belongs to the Application, and a sync leaves it alone.
+    Skipped,
+    /// A hook.
+    Hook(Hook),
+}
+
+impl Role {
+    /// What its annotations say.
+    pub fn of(object: &Value) -> Role {
+        let own = meta::annotation(object, ANNOTATION);
+        let helm = meta::annotation(object, HELM);
+        let marked = own.is_some() || helm.is_some_and(|value| value != "crd-install");
+        if !marked {
+            return Role::Resource;
+        }
+        let types = types(object);
+        if types == [HookType::Skip] {
+            return Role::Skipped;
+        }
+        Role::Hook(Hook {
+            types,
             delete_policies: delete_policies(object),
         })
+    }
+}
+
+impl Hook {
+    /// The hook that an object is, or `None` for what is none ([`Role`]).
+    pub fn of(object: &Value) -> Option<Hook> {
+        match Role::of(object) {
+            Role::Hook(hook) => Some(hook),
+            Role::Resource | Role::Skipped => None,
+        }
     }
 
     /// The phases of a sync in which it runs, in order.

@@ -1,5 +1,7 @@
 //! Sync options: what an Application says, what a resource says, and which of the two counts.
 
+use std::borrow::Cow;
+
 use argosy_object::{Value, meta};
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +130,8 @@ pub struct ResourceOptions {
     pub force: bool,
     /// The API server merges, as field manager `argocd-controller`.
     pub server_side_apply: bool,
+    /// What others put beside what Git states counts as different, and goes.
+    pub strict: bool,
     /// The API server refuses fields it does not know.
     pub validate: bool,
     /// Nothing is applied if nothing differs.
@@ -135,7 +139,7 @@ pub struct ResourceOptions {
     /// A kind the API server does not know yet does not fail the dry run.
     pub skip_dry_run_on_missing_kind: bool,
     /// The field manager whose fields become ours before the first server-side apply, if any.
-    pub migrate_from: Option<String>,
+    pub migrate_from: Option<Cow<'static, str>>,
 }
 
 /// The options of one resource: what its desired object says, else what its live object says (for `Force`, `Replace` and
@@ -185,10 +189,15 @@ pub fn resource_options(
         replace,
         force: stated_anywhere("Force").unwrap_or(false),
         server_side_apply: !replace && stated("ServerSideApply").unwrap_or(false),
+        strict: stated("Strict").unwrap_or(false),
         validate: stated("Validate").unwrap_or(true),
         out_of_sync_only: stated("ApplyOutOfSyncOnly").unwrap_or(false),
         skip_dry_run_on_missing_kind: stated("SkipDryRunOnMissingResource").unwrap_or(false),
-        migrate_from: migrate.then(|| manager.unwrap_or(DEFAULT_MIGRATION_MANAGER).to_owned()),
+        migrate_from: migrate.then(|| {
+            manager.map_or(Cow::Borrowed(DEFAULT_MIGRATION_MANAGER), |name| {
+                Cow::Owned(name.to_owned())
+            })
+        }),
     }
 }
 
@@ -248,6 +257,14 @@ mod tests {
             Some(&object("Force=true,Replace=true")),
         );
         assert!(options.replace && options.force);
+    }
+
+    #[test]
+    fn strict_is_off_unless_somebody_asks_for_it() {
+        assert!(!of("", Some(&object("")), None).strict);
+        assert!(of("Strict=true", Some(&object("")), None).strict);
+        assert!(!of("Strict=true", Some(&object("Strict=false")), None).strict);
+        assert!(of("", Some(&object("Strict=true")), None).strict);
     }
 
     #[test]

@@ -17,10 +17,7 @@ use crate::hook::{DeletePolicy, Hook};
 use crate::options::{ResourceOptions, SyncOptions, resource_options};
 use crate::phase::Phase;
 use crate::result::ResourceResult;
-use arrange::{
-    defined_kind, is_namespace, kind_from, kind_of, mirror_prune_waves, namespace_of, needed_namespace,
-    number, prune_last, pull_forward, sort,
-};
+use arrange::{arrange, defined_kind, is_namespace, mirror_prune_waves, prune_last};
 use tasks::{hook_tasks, namespace_task, resource_tasks};
 
 pub use rows::Row;
@@ -38,6 +35,8 @@ pub struct Resource {
     pub live: Option<Arc<Value>>,
     /// The verdict of the comparison; true where there was none.
     pub out_of_sync: bool,
+    /// It is not certain that the live object is this Application's: deleting it waits for a person.
+    pub doubtful: bool,
 }
 
 /// What is asked of one operation.
@@ -237,27 +236,24 @@ pub enum PlanError {
 /// # Errors
 /// If a resource has no side, or two hooks of one phase have the same name.
 pub fn plan(resources: &[Resource], options: &Options) -> Result<Plan, PlanError> {
-    let mut tasks = resource_tasks(resources, options)?;
+    let (mut tasks, hooks) = resource_tasks(resources, options)?;
     let held = options
         .hold
         .as_ref()
         .and_then(|hold| hold::hold(&mut tasks, hold));
     if options.hooks && options.selection.is_empty() {
-        tasks.extend(hook_tasks(resources, options)?);
+        tasks.extend(hook_tasks(hooks, options)?);
     }
     tasks.extend(namespace_task(resources, &tasks, options));
     mirror_prune_waves(&mut tasks);
     prune_last(&mut tasks);
-    sort(&mut tasks);
-    pull_forward(&mut tasks, needed_namespace, namespace_of);
-    pull_forward(&mut tasks, kind_from, kind_of);
-    number(&mut tasks);
     let defined_kinds = resources
         .iter()
         .filter_map(|resource| defined_kind(&resource.key, resource.desired.as_deref()))
+        .map(|(group, kind)| (group.to_owned(), kind.to_owned()))
         .collect();
     Ok(Plan {
-        tasks,
+        tasks: arrange(tasks),
         dry_run: options.dry_run,
         namespace: options.namespace.clone(),
         defined_kinds,

@@ -1,10 +1,12 @@
 //! Places in a document as lists of steps, and what is done with them.
 
+use std::collections::HashSet;
+
 use argosy_object::schema::Schemas;
 use argosy_object::{Value, meta};
 use bumpalo::Bump;
 
-use super::IgnoreRules;
+use super::{Finding, IgnoreRules, each_once};
 use crate::node::{ListRule, Lists, Node, Semantics, schema_of};
 
 /// One step.
@@ -30,11 +32,7 @@ pub(crate) fn remove(document: &mut Value, mut paths: Vec<Steps>) {
 
 fn take(document: &mut Value, path: &[Step]) -> Option<Value> {
     let (last, parents) = path.split_last()?;
-    let parent = parents.iter().try_fold(document, |at, step| match (at, step) {
-        (Value::Object(fields), Step::Field(name)) => fields.get_mut(name),
-        (Value::Array(items), Step::Index(index)) => items.get_mut(*index),
-        _ => None,
-    })?;
+    let parent = parents.iter().try_fold(document, step_into)?;
     match (parent, last) {
         (Value::Object(fields), Step::Field(name)) => fields.remove(name),
         (Value::Array(items), Step::Index(index)) if *index < items.len() => Some(items.remove(*index)),
@@ -68,12 +66,18 @@ fn get<'v>(value: &'v Value, step: &Step) -> Option<&'v Value> {
 /// What to apply when differences are not only ignored but left alone (`RespectIgnoreDifferences`): `desired` with the live values in all
 /// places that the rules name, and without those places that are not live. `status` is not touched.
 ///
-/// Items of lists are found in the other document by their keys (by `name` where no schema tells), so that a new item in Git is kept and
-/// only the named field of an old one is taken from the cluster. Where items cannot be told apart the position counts, if the lists are
-/// equally long; otherwise the place is left as Git has it.
+/// Items of lists are found in the other document by their keys, or where no schema tells by what tells them apart (see [`same_item`]), so
+/// that a new item in Git is kept and only the named field of an old one is taken from the cluster. Where items cannot be told apart the
+/// position counts, if the lists are equally long; otherwise the place is left as Git has it, and a finding says so.
 #[must_use]
-pub fn keep_live(desired: &Value, live: &Value, rules: &IgnoreRules, schemas: &Schemas) -> Value {
+pub fn keep_live(
+    desired: &Value,
+    live: &Value,
+    rules: &IgnoreRules,
+    schemas: &Schemas,
+) -> (Value, Vec<Finding>) {
     let mut result = desired.clone();
+    let mut findings = Vec::new();
     let applicable = rules.for_object(live);
     let gvk = meta::gvk(desired);
     let semantics = Semantics {
@@ -82,29 +86,103 @@ pub fn keep_live(desired: &Value, live: &Value, rules: &IgnoreRules, schemas: &S
     };
     let node = Node::root(schema_of(schemas, &gvk), schemas, &gvk, semantics);
     let is_status = |path: &Steps| path.first() == Some(&Step::Field("status".to_owned()));
+    let named = |document| -> Vec<Steps> {
+        let paths = applicable.paths(document).into_iter();
+        paths.filter(|path| !is_status(path)).collect()
+    };
+    let (in_desired, in_live) = (named(desired), named(live));
+    // An item is recognised by what nobody said to ignore.
+    let stripped = |document: &Value, paths: &[Steps]| {
+        let mut rest = document.clone();
+        clear(&mut rest, paths);
+        rest
+    };
+    let ours = Side {
+        document: desired,
+        rest: &stripped(desired, &in_desired),
+    };
+    let theirs = Side {
+        document: live,
+        rest: &stripped(live, &in_live),
+    };
 
     let mut gone = Vec::new();
-    for path in applicable
-        .paths(desired)
-        .into_iter()
-        .filter(|path| !is_status(path))
-    {
-        match translate(desired, live, &path, node) {
-            Some(there) if find(live, &there).is_some() => {}
-            _ => gone.push(path),
+    for path in in_desired {
+        match translate(ours, theirs, &path, node) {
+            There::At(there) if find(live, &there).is_some() => {}
+            // Of a new item nothing is live that could be kept.
+            There::WithinNew => {}
+            There::At(_) | There::Nowhere => gone.push(path),
+            There::Unclear(list) => findings.push(unclear(&list)),
         }
     }
-    for path in applicable.paths(live).into_iter().filter(|path| !is_status(path)) {
+    for path in in_live {
         let Some(value) = find(live, &path) else { continue };
-        if let Some(here) = translate(live, desired, &path, node) {
-            put(&mut result, &here, value.clone());
+        match translate(theirs, ours, &path, node) {
+            There::At(here) => put(&mut result, &here, value.clone()),
+            There::Nowhere | There::WithinNew => {}
+            There::Unclear(list) => findings.push(unclear(&list)),
         }
     }
     remove(&mut result, gone);
-    result
+    each_once(&mut findings);
+    (result, findings)
 }
 
-fn find<'v>(document: &'v Value, path: &[Step]) -> Option<&'v Value> {
+fn unclear(list: &[Step]) -> Finding {
+    let names = list.iter().map(|step| match step {
+        Step::Field(name) => format!(".{name}"),
+        Step::Index(index) => format!("[{index}]"),
+    });
+    Finding::new(
+        names.collect::<String>(),
+        "nothing tells its items apart, so what is ignored in them is applied as it is in Git",
+    )
+}
+
+/// A document, and what it is without the places that rules name. Items of lists are null there, so that positions stay.
+#[derive(Clone, Copy)]
+struct Side<'v> {
+    document: &'v Value,
+    rest: &'v Value,
+}
+
+impl<'v> Side<'v> {
+    fn below(self, step: &Step) -> Option<Side<'v>> {
+        Some(Side {
+            document: get(self.document, step)?,
+            rest: get(self.rest, step).unwrap_or(&Value::Null),
+        })
+    }
+}
+
+fn clear(document: &mut Value, paths: &[Steps]) {
+    for path in paths {
+        let Some((last, parents)) = path.split_last() else {
+            continue;
+        };
+        let parent = parents.iter().try_fold(&mut *document, step_into);
+        match (parent, last) {
+            (Some(Value::Object(fields)), Step::Field(name)) => drop(fields.remove(name)),
+            (Some(Value::Array(items)), Step::Index(index)) => {
+                if let Some(item) = items.get_mut(*index) {
+                    *item = Value::Null;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn step_into<'v>(at: &'v mut Value, step: &Step) -> Option<&'v mut Value> {
+    match (at, step) {
+        (Value::Object(fields), Step::Field(name)) => fields.get_mut(name),
+        (Value::Array(items), Step::Index(index)) => items.get_mut(*index),
+        _ => None,
+    }
+}
+
+pub(crate) fn find<'v>(document: &'v Value, path: &[Step]) -> Option<&'v Value> {
     path.iter().try_fold(document, get)
 }
 
@@ -140,41 +218,129 @@ fn put(document: &mut Value, path: &[Step], value: Value) {
     }
 }
 
+/// Where a place of one document is in the other.
+enum There {
+    At(Steps),
+    /// It is an item that is not there.
+    Nowhere,
+    /// It is in an item that is not there.
+    WithinNew,
+    /// The items of the list at this place cannot be told apart.
+    Unclear(Steps),
+}
+
 /// The same place in the other document; the last field need not exist there, but the items of lists on the way must.
-fn translate(from: &Value, to: &Value, path: &[Step], node: Node<'_>) -> Option<Steps> {
+fn translate(from: Side<'_>, to: Side<'_>, path: &[Step], node: Node<'_>) -> There {
     let arena = Bump::new();
-    let (mut from, mut to, mut node) = (Some(from), Some(to), node);
+    let mut node = node;
+    let (mut here, mut there) = (Some(from), Some(to));
     let mut steps = Vec::with_capacity(path.len());
-    for step in path {
+    for (depth, step) in path.iter().enumerate() {
         match step {
             Step::Field(name) => {
                 steps.push(step.clone());
-                (from, to, node) = (
-                    from.and_then(|at| at.get(name)),
-                    to.and_then(|at| at.get(name)),
+                (here, there, node) = (
+                    here.and_then(|side| side.below(step)),
+                    there.and_then(|side| side.below(step)),
                     node.field(name),
                 );
             }
             Step::Index(index) => {
-                let (ours, theirs) = (from?.as_array()?, to?.as_array()?);
-                let other = position(ours, theirs, *index, node.list_rule(&arena))?;
-                steps.push(Step::Index(other));
-                (from, to, node) = (ours.get(*index), theirs.get(other), node.item());
+                let missing = || match path.len() - depth {
+                    1 => There::Nowhere,
+                    _ => There::WithinNew,
+                };
+                let (Some(ours), Some(theirs)) = (here, there) else {
+                    return missing();
+                };
+                let (Some(our_items), Some(their_items)) =
+                    (ours.document.as_array(), theirs.document.as_array())
+                else {
+                    return missing();
+                };
+                let rests = (ours.rest.as_array(), theirs.rest.as_array());
+                let (our_rest, their_rest) = match rests {
+                    (Some(ours), Some(theirs)) => (ours, theirs),
+                    // The whole list is ignored.
+                    _ => (our_items, their_items),
+                };
+                let other = match same_item(
+                    (our_items, our_rest),
+                    (their_items, their_rest),
+                    *index,
+                    node.list_rule(&arena),
+                ) {
+                    Ok(Some(other)) => Step::Index(other),
+                    Ok(None) => return missing(),
+                    Err(Ambiguous) => return There::Unclear(path[..depth].to_vec()),
+                };
+                (here, there, node) = (ours.below(step), theirs.below(&other), node.item());
+                steps.push(other);
             }
         }
     }
-    Some(steps)
+    There::At(steps)
 }
 
-fn position(ours: &[Value], theirs: &[Value], index: usize, rule: ListRule<'_>) -> Option<usize> {
-    let item = ours.get(index)?;
-    let keys: &[&str] = match rule {
-        ListRule::Keyed(keys) => keys,
-        ListRule::Set => return theirs.iter().position(|other| other == item),
-        ListRule::Sequence if ours.iter().chain(theirs).all(|item| item.get("name").is_some()) => &["name"],
-        ListRule::Sequence => return (ours.len() == theirs.len()).then_some(index),
+/// It cannot be said which item is meant.
+struct Ambiguous;
+
+/// Fields by which people tell items of lists apart where no schema names the keys, the most telling first.
+const TELLING: [&str; 4] = ["name", "key", "id", "type"];
+
+/// Where the item at `index` of the first list is in the second. Both come as they are and as what nobody ignores of them.
+///
+/// By the keys that the schema names; without, by the first of some usual fields that every item of both lists has and no two share; or
+/// else by being the same in all that is not ignored, if only one item is; or else by position, if the lists are equally long.
+fn same_item(
+    (ours, our_rest): (&[Value], &[Value]),
+    (theirs, their_rest): (&[Value], &[Value]),
+    index: usize,
+    rule: ListRule<'_>,
+) -> Result<Option<usize>, Ambiguous> {
+    let Some(item) = ours.get(index) else {
+        return Ok(None);
     };
-    theirs
+    let by = |keys: &[&str]| {
+        theirs
+            .iter()
+            .position(|other| keys.iter().all(|key| other.get(*key) == item.get(*key)))
+    };
+    match rule {
+        ListRule::Keyed(keys) => return Ok(by(keys)),
+        ListRule::Set => return Ok(theirs.iter().position(|other| other == item)),
+        ListRule::Sequence => {}
+    }
+    if let Some(key) = TELLING
         .iter()
-        .position(|other| keys.iter().all(|key| other.get(*key) == item.get(*key)))
+        .find(|key| tells_apart(ours, key) && tells_apart(theirs, key))
+    {
+        return Ok(by(&[key]));
+    }
+    let rest = our_rest.get(index);
+    let equal = |items: &[Value]| {
+        let mut places = (0..items.len()).filter(|at| items.get(*at) == rest && !items[*at].is_null());
+        (places.next(), places.next().is_some())
+    };
+    if let ((Some(_), false), (Some(other), false)) = (equal(our_rest), equal(their_rest)) {
+        return Ok(Some(other));
+    }
+    if ours.len() == theirs.len() {
+        return Ok(Some(index));
+    }
+    let strays = |some: &[Value], others: &[Value]| some.iter().any(|item| !others.contains(item));
+    if strays(our_rest, their_rest) && strays(their_rest, our_rest) {
+        return Err(Ambiguous);
+    }
+    // All of one list are found in the other: this one is new, or gone.
+    Ok(None)
+}
+
+/// Whether every item has a scalar in this field, and no two the same.
+fn tells_apart(items: &[Value], key: &str) -> bool {
+    let mut seen = HashSet::with_capacity(items.len());
+    items.iter().all(|item| match item.get(key) {
+        None | Some(Value::Null | Value::Object(_) | Value::Array(_)) => false,
+        Some(value) => seen.insert(value.to_string()),
+    })
 }

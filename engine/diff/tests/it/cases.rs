@@ -159,6 +159,7 @@ fn options(written: &Value) -> (Options, IgnoreRules) {
     };
     let options = Options {
         server_side_apply: flag("serverSideApply"),
+        strict: flag("strict"),
         migrate_from: match written.get("migrate") {
             Some(Value::Bool(false)) => None,
             _ => Options::default().migrate_from,

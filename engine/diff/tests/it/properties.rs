@@ -138,6 +138,28 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
+    fn x_against_x_is_empty(
+        widget in widget(),
+        deployment in deployment(),
+        server_side_apply: bool,
+        strict: bool,
+        recorded: bool,
+    ) {
+        let (schemas, rules) = (Schemas::builtin(), IgnoreRules::none());
+        let options = Options { server_side_apply, strict, ..Options::default() };
+        let ctx = Context { schemas: &schemas, rules: &rules, options: &options };
+        for x in [widget, deployment] {
+            let mut live = x.clone();
+            if recorded {
+                meta::set_annotation(&mut live, LAST_APPLIED, x.to_string());
+            }
+            let comparison = compare(Some(&x), Some(&live), &ctx);
+            prop_assert!(!comparison.modified && comparison.differences.is_empty(), "{:?}", comparison.differences);
+            prop_assert_eq!(comparison.predicted_live(), &comparison.normalized_live);
+        }
+    }
+
+    #[test]
     fn what_is_applied_is_not_different(widget in widget(), deployment in deployment()) {
         for x in [widget, deployment] {
             check(&x, &x, &x)?;
@@ -224,11 +246,77 @@ fn respected_fields_are_taken_from_the_cluster_item_by_item() {
     let live = make(json!({"replicas": 7, "template": {"spec": {"containers": [
         {"name": "a", "image": "a:live", "env": [{"name": "X", "value": "old"}]}
     ]}}}));
-    let kept = ignore::keep_live(&desired, &live, &rules, &Schemas::builtin());
+    let (kept, findings) = ignore::keep_live(&desired, &live, &rules, &Schemas::builtin());
+    assert_eq!(findings, []);
     assert_eq!(
         kept["spec"],
         json!({"replicas": 7, "template": {"spec": {"containers": [
             {"name": "b", "image": "b:2"}, {"name": "a", "image": "a:live", "env": [{"name": "X", "value": "new"}]}
         ]}}})
     );
+}
+
+/// What is applied of a custom resource without schema whose items' `image` belongs to somebody else, and what is said about it.
+fn kept_images(desired: Value, live: Value) -> (Value, Vec<String>) {
+    let (rules, findings) = IgnoreRules::new([IgnoreRule {
+        group: "example.com".into(),
+        kind: "Fleet".into(),
+        jq_path_expressions: vec![".spec.ships[].image".into()],
+        ..IgnoreRule::default()
+    }]);
+    assert_eq!(findings, []);
+    let make = |ships: Value| json!({"apiVersion": "example.com/v1", "kind": "Fleet", "metadata": {"name": "f"}, "spec": {"ships": ships}});
+    let (kept, findings) = ignore::keep_live(&make(desired), &make(live), &rules, &Schemas::builtin());
+    let findings = findings.iter().map(ToString::to_string).collect();
+    (kept["spec"]["ships"].clone(), findings)
+}
+
+#[test]
+fn items_without_a_schema_are_known_by_what_tells_them_apart() {
+    let nothing: Vec<String> = Vec::new();
+    // By a field that names them, though a new one stands before it.
+    let kept = kept_images(
+        json!([{"id": 2, "image": "new"}, {"id": 1, "image": "git", "size": "l"}]),
+        json!([{"id": 1, "image": "live", "size": "s"}]),
+    );
+    assert_eq!(
+        kept,
+        (
+            json!([{"id": 2, "image": "new"}, {"id": 1, "image": "live", "size": "l"}]),
+            nothing.clone()
+        )
+    );
+    // By all that is not ignored, though the live one has the ignored field alone.
+    let kept = kept_images(
+        json!([{"port": 2}, {"port": 1}]),
+        json!([{"port": 1, "image": "live"}]),
+    );
+    assert_eq!(
+        kept,
+        (
+            json!([{"port": 2}, {"port": 1, "image": "live"}]),
+            nothing.clone()
+        )
+    );
+    // By position, if nothing else helps and the lists are equally long.
+    let kept = kept_images(
+        json!([{"port": 1, "image": "git"}, {"port": 2, "image": "git"}]),
+        json!([{"port": 8, "image": "a"}, {"port": 9, "image": "b"}]),
+    );
+    assert_eq!(
+        kept,
+        (
+            json!([{"port": 1, "image": "a"}, {"port": 2, "image": "b"}]),
+            nothing
+        )
+    );
+}
+
+#[test]
+fn a_rule_that_cannot_be_applied_item_by_item_freezes_nothing_and_is_told() {
+    let desired = json!([{"port": 1, "image": "git"}, {"port": 2, "image": "git"}]);
+    let (kept, findings) = kept_images(desired.clone(), json!([{"port": 9, "image": "live"}]));
+    assert_eq!(kept, desired);
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].starts_with(".spec.ships: "), "{findings:?}");
 }

@@ -1,4 +1,4 @@
-//! The order of the tasks: mirrored, moved to the end, sorted, pulled forward, numbered.
+//! The order of the tasks: mirrored, moved to the end; then sorted, pulled forward and numbered ([`arrange`]).
 
 use std::collections::HashMap;
 
@@ -39,89 +39,128 @@ pub(super) fn prune_last(tasks: &mut [Task]) {
     }
 }
 
+/// The tasks in the order in which they run, numbered.
+pub(super) fn arrange(tasks: Vec<Task>) -> Vec<Task> {
+    let mut order = sorted(&tasks);
+    pull_forward(&mut order, &tasks, needed_namespace, namespace_of);
+    pull_forward(&mut order, &tasks, kind_from, kind_of);
+    number(tasks, &order)
+}
+
+/// Where a task runs. Tasks are large, so their places are sorted and moved about, and each task is moved once.
+#[derive(Clone, Copy)]
+struct Place {
+    phase: Phase,
+    wave: i64,
+    rank: u32,
+    task: usize,
+}
+
 /// Phase, wave, kind, name.
-pub(super) fn sort(tasks: &mut [Task]) {
-    tasks.sort_by(|a, b| {
-        (a.phase, a.wave, a.rank, &a.key.name, &a.key).cmp(&(b.phase, b.wave, b.rank, &b.key.name, &b.key))
+fn sorted(tasks: &[Task]) -> Vec<Place> {
+    let places = tasks.iter().enumerate().map(|(index, task)| Place {
+        phase: task.phase,
+        wave: task.wave,
+        rank: task.rank,
+        task: index,
     });
+    let mut order: Vec<Place> = places.collect();
+    order.sort_unstable_by(|a, b| {
+        let (one, other) = (&tasks[a.task].key, &tasks[b.task].key);
+        (a.phase, a.wave, a.rank)
+            .cmp(&(b.phase, b.wave, b.rank))
+            .then_with(|| (&one.name, one, a.task).cmp(&(&other.name, other, b.task)))
+    });
+    order
 }
 
 /// Moves each task that defines something in front of the first task that needs it, if that one comes earlier.
-pub(super) fn pull_forward<K: std::hash::Hash + Eq>(
-    tasks: &mut Vec<Task>,
-    defines: fn(&Task) -> Option<K>,
-    needs: fn(&Task) -> Option<K>,
+fn pull_forward<'t, K: std::hash::Hash + Eq>(
+    order: &mut Vec<Place>,
+    tasks: &'t [Task],
+    defines: impl Fn(&'t Task) -> Option<K>,
+    needs: impl Fn(&'t Task) -> Option<K>,
 ) {
-    let mut ordered: Vec<Task> = Vec::with_capacity(tasks.len());
+    let mut ordered: Vec<Place> = Vec::with_capacity(order.len());
     let mut first_need: HashMap<K, usize> = HashMap::new();
-    for mut task in tasks.drain(..) {
+    for mut place in order.drain(..) {
+        let task = &tasks[place.task];
         if task.desired.is_none() {
-            ordered.push(task);
+            ordered.push(place);
             continue;
         }
-        if let Some(defined) = defines(&task) {
-            if let Some(&place) = first_need.get(&defined) {
-                task.phase = ordered[place].phase;
-                task.wave = ordered[place].wave;
-                ordered.insert(place, task);
+        if let Some(defined) = defines(task) {
+            if let Some(&needed) = first_need.get(&defined) {
+                place.phase = ordered[needed].phase;
+                place.wave = ordered[needed].wave;
+                ordered.insert(needed, place);
                 first_need
                     .values_mut()
-                    .filter(|index| **index >= place)
+                    .filter(|index| **index >= needed)
                     .for_each(|index| *index += 1);
                 continue;
             }
-        } else if let Some(needed) = needs(&task) {
+        } else if let Some(needed) = needs(task) {
             first_need.entry(needed).or_insert(ordered.len());
         }
-        ordered.push(task);
+        ordered.push(place);
     }
-    *tasks = ordered;
+    *order = ordered;
+}
+
+/// The tasks at their places. Each gets its id and, inside its wave, a rank that grows with the order, also where something
+/// was pulled forward.
+fn number(tasks: Vec<Task>, order: &[Place]) -> Vec<Task> {
+    let mut waiting: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
+    let mut rank = 0;
+    let mut previous: Option<Place> = None;
+    let mut numbered = Vec::with_capacity(order.len());
+    for place in order {
+        rank = match previous {
+            Some(before) if (before.phase, before.wave) != (place.phase, place.wave) => 0,
+            Some(before) if before.rank == place.rank => rank,
+            Some(_) => rank + 1,
+            None => 0,
+        };
+        previous = Some(*place);
+        numbered.extend(waiting[place.task].take().map(|task| Task {
+            id: TaskId(numbered.len() as u32),
+            phase: place.phase,
+            wave: place.wave,
+            rank,
+            ..task
+        }));
+    }
+    numbered
 }
 
 pub(super) fn is_namespace(key: &ResourceKey) -> bool {
     key.group.is_empty() && key.kind == "Namespace"
 }
 
-pub(super) fn needed_namespace(task: &Task) -> Option<String> {
-    is_namespace(&task.key).then(|| task.key.name.clone())
+fn needed_namespace(task: &Task) -> Option<&str> {
+    is_namespace(&task.key).then_some(task.key.name.as_str())
 }
 
-pub(super) fn namespace_of(task: &Task) -> Option<String> {
-    (!task.key.namespace.is_empty()).then(|| task.key.namespace.clone())
+fn namespace_of(task: &Task) -> Option<&str> {
+    Some(task.key.namespace.as_str()).filter(|namespace| !namespace.is_empty())
 }
 
-/// The kind that an object of this key defines. The key is asked first: it is at hand.
-pub(super) fn defined_kind(key: &ResourceKey, object: Option<&Value>) -> Option<(String, String)> {
+/// The kind that an object of this key defines, as (group, kind). The key is asked first: it is at hand.
+pub(super) fn defined_kind<'o>(key: &ResourceKey, object: Option<&'o Value>) -> Option<(&'o str, &'o str)> {
     if key.kind != "CustomResourceDefinition" {
         return None;
     }
     let object = object.filter(|object| meta::is_crd(object))?;
     let group = meta::field(object, &["spec", "group"])?.as_str()?;
     let kind = meta::field(object, &["spec", "names", "kind"])?.as_str()?;
-    Some((group.to_owned(), kind.to_owned()))
+    Some((group, kind))
 }
 
-pub(super) fn kind_from(task: &Task) -> Option<(String, String)> {
+fn kind_from(task: &Task) -> Option<(&str, &str)> {
     defined_kind(&task.key, task.desired.as_deref())
 }
 
-pub(super) fn kind_of(task: &Task) -> Option<(String, String)> {
-    Some((task.key.group.clone(), task.key.kind.clone()))
-}
-
-/// Gives every task its id and, inside its wave, a rank that grows with the order, also where something was pulled forward.
-pub(super) fn number(tasks: &mut [Task]) {
-    let mut rank = 0;
-    let mut previous: Option<(Phase, i64, u32)> = None;
-    for (index, task) in tasks.iter_mut().enumerate() {
-        let here = (task.phase, task.wave, task.rank);
-        rank = match previous {
-            Some(before) if before == here => rank,
-            Some((phase, wave, _)) if (phase, wave) == (here.0, here.1) => rank + 1,
-            _ => 0,
-        };
-        previous = Some(here);
-        task.id = TaskId(index as u32);
-        task.rank = rank;
-    }
+fn kind_of(task: &Task) -> Option<(&str, &str)> {
+    Some((&task.key.group, &task.key.kind))
 }

@@ -8,14 +8,25 @@ use serde_json::json;
 
 use super::arrange::is_namespace;
 use super::{Action, Options, PlanError, Resource, Task, TaskId};
-use crate::hook::{self, Hook};
+use crate::hook::{self, Hook, Role};
 use crate::options::{self, Removal, SyncOptions, resource_options};
 use crate::order::kind_rank;
 use crate::phase::Phase;
 use crate::wave;
 
-/// A task for each resource that the sync is about.
-pub(super) fn resource_tasks(resources: &[Resource], options: &Options) -> Result<Vec<Task>, PlanError> {
+/// A resource that is a hook in what is desired.
+pub(super) struct DesiredHook<'r> {
+    resource: &'r Resource,
+    object: &'r Value,
+    hook: Hook,
+}
+
+/// A task for each resource that the sync is about, and the hooks that were met on the way.
+pub(super) fn resource_tasks<'r>(
+    resources: &'r [Resource],
+    options: &Options,
+) -> Result<(Vec<Task>, Vec<DesiredHook<'r>>), PlanError> {
+    let mut hooks = Vec::new();
     let mut tasks = Vec::with_capacity(resources.len());
     let mut known = HashSet::new();
     for resource in resources {
@@ -24,9 +35,18 @@ pub(super) fn resource_tasks(resources: &[Resource], options: &Options) -> Resul
         };
         let selected =
             options.selection.is_empty() || options.selection.iter().any(|one| one.matches(&resource.key));
-        // A live object that is marked as a hook is the remains of an earlier sync, not a resource that went missing.
-        if !selected || hook::skipped(object) || Hook::of(object).is_some() {
-            continue;
+        match Role::of(object) {
+            Role::Resource if selected => {}
+            // A live object that is marked as a hook is the remains of an earlier sync, not a resource that went missing.
+            Role::Hook(hook) => {
+                hooks.extend(resource.desired.as_deref().map(|object| DesiredHook {
+                    resource,
+                    object,
+                    hook,
+                }));
+                continue;
+            }
+            Role::Resource | Role::Skipped => continue,
         }
         if !known.insert(&resource.key) {
             return Err(PlanError::Repeated {
@@ -41,6 +61,9 @@ pub(super) fn resource_tasks(resources: &[Resource], options: &Options) -> Resul
             resource.live.as_deref(),
         );
         own.force |= options.force;
+        if resource.doubtful && own.prune == Removal::Allowed {
+            own.prune = Removal::Confirm;
+        }
         let settled = resource.live.is_some() && !resource.out_of_sync && own.out_of_sync_only;
         let action = match (&resource.desired, own.prune) {
             (Some(_), _) if settled => Action::Observe,
@@ -64,18 +87,19 @@ pub(super) fn resource_tasks(resources: &[Resource], options: &Options) -> Resul
             unchecked: false,
         });
     }
-    Ok(tasks)
+    Ok((tasks, hooks))
 }
 
 /// A task for each hook and each phase in which it runs.
-pub(super) fn hook_tasks(resources: &[Resource], options: &Options) -> Result<Vec<Task>, PlanError> {
+pub(super) fn hook_tasks(hooks: Vec<DesiredHook<'_>>, options: &Options) -> Result<Vec<Task>, PlanError> {
     let mut tasks = Vec::new();
     let mut known = HashSet::new();
-    for resource in resources {
-        let Some(desired) = &resource.desired else {
-            continue;
-        };
-        let Some(hook) = Hook::of(desired) else { continue };
+    for DesiredHook {
+        resource,
+        object: desired,
+        hook,
+    } in hooks
+    {
         for phase in hook.phases() {
             let (key, object) = hook_object(resource, desired, phase, options);
             if !known.insert((key.clone(), phase)) {

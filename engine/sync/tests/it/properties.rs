@@ -79,6 +79,7 @@ fn resource(sketch: &Sketch) -> Resource {
         desired: sketch.desired.then(|| object.clone()),
         live: sketch.live.then_some(object),
         out_of_sync: true,
+        doubtful: false,
     }
 }
 

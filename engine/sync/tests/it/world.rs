@@ -223,7 +223,8 @@ impl World {
     }
 
     fn resources(&self, input: &Value) -> Vec<Resource> {
-        let synced: Vec<&str> = list(input, "synced").iter().filter_map(Value::as_str).collect();
+        let names = |field| -> Vec<&str> { list(input, field).iter().filter_map(Value::as_str).collect() };
+        let (synced, doubtful) = (names("synced"), names("doubtful"));
         let mut resources: Vec<Resource> = Vec::new();
         for desired in list(input, "desired").iter().map(object) {
             let key = meta::key(&desired);
@@ -240,6 +241,7 @@ impl World {
                 desired: Some(Arc::new(desired)),
                 live,
                 out_of_sync,
+                doubtful: false,
             });
         }
         for live in &self.objects {
@@ -248,6 +250,7 @@ impl World {
             if !foreign && resources.iter().all(|resource| resource.key != key) {
                 resources.push(Resource {
                     gvk: meta::gvk(live),
+                    doubtful: doubtful.contains(&short(&key).as_str()),
                     key,
                     desired: None,
                     live: Some(Arc::new(live.clone())),
