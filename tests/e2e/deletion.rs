@@ -1,5 +1,7 @@
 //! Deleting an Application: with its finalizer its resources go first, without it they stay.
 
+use std::time::Duration;
+
 use argosy_test_cluster::api::kinds;
 use serde_json::json;
 
@@ -44,6 +46,38 @@ fn the_finalizer_deletes_the_resources_first() {
                 "{name}: Delete=false keeps its resource"
             );
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_waits_for_approval_keeps_its_application_until_then() {
+    run(async {
+        let installation = harness::installation().await;
+        let (api, namespace) = (installation.api(), installation.namespace());
+        let name = "delete-confirm";
+        let repository = harness::repository(name)?;
+        let held = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: held\n  annotations: {argocd.argoproj.io/sync-options: Delete=confirm}\n";
+        repository.write("app/held.yaml", held)?;
+        let revision = repository.commit("settings")?;
+        let source = json!({"repoURL": repository.url(), "path": "app", "targetRevision": "main"});
+        let mut app = harness::application(namespace, name, source);
+        app["metadata"]["finalizers"] = json!(["resources-finalizer.argocd.argoproj.io"]);
+        api.create(kinds::APPLICATION, &app).await?;
+        wait_app(api, namespace, name, "Synced", |app| synced_to(app, &revision)).await?;
+
+        api.delete(kinds::APPLICATION, namespace, name).await?;
+        // Nothing must happen; some looks go by meanwhile.
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        assert!(api.get(kinds::CONFIG_MAP, name, "held").await?.is_some());
+        let approved = json!({"metadata": {"annotations": {"argocd.argoproj.io/deletion-approved": "2099-01-01T00:00:00Z"}}});
+        api.merge_patch(kinds::APPLICATION, namespace, name, &approved)
+            .await?;
+        wait(api, kinds::APPLICATION, namespace, name, "gone", |app| {
+            app.is_none()
+        })
+        .await?;
+        assert!(api.get(kinds::CONFIG_MAP, name, "held").await?.is_none());
         Ok(())
     });
 }

@@ -15,6 +15,7 @@ mod deletion;
 mod deploy;
 mod kills;
 mod options;
+mod others;
 mod policy;
 mod redis;
 mod safety;

@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use crate::harness::{self, config_map, run, wait, wait_app};
 
 /// An Application that syncs only when it is asked to.
-struct App {
-    api: Api,
-    control_plane: String,
-    name: &'static str,
-    repository: Repository,
+pub(crate) struct App {
+    pub(crate) api: Api,
+    pub(crate) control_plane: String,
+    pub(crate) name: &'static str,
+    pub(crate) repository: Repository,
 }
 
 impl App {
-    async fn new(name: &'static str, options: &[&str], files: &[(&str, &str)]) -> Result<Self> {
+    pub(crate) async fn new(name: &'static str, options: &[&str], files: &[(&str, &str)]) -> Result<Self> {
         let installation = harness::installation().await;
         let app = App {
             api: installation.api().clone(),
@@ -34,7 +34,7 @@ impl App {
         Ok(app)
     }
 
-    fn commit(&self, files: &[(&str, &str)]) -> Result<String> {
+    pub(crate) fn commit(&self, files: &[(&str, &str)]) -> Result<String> {
         for (name, text) in files {
             self.repository.write(&format!("app/{name}.yaml"), text)?;
         }
@@ -42,13 +42,13 @@ impl App {
     }
 
     /// Asks for a sync with the spec's options and these fields, and waits for its end.
-    async fn sync(&self, fields: Value) -> Result<Value> {
+    pub(crate) async fn sync(&self, fields: Value) -> Result<Value> {
         let number = self.ask(fields).await?;
         self.ended(&number).await
     }
 
     /// Asks for a sync; by the number in the answer it is known again.
-    async fn ask(&self, fields: Value) -> Result<String> {
+    pub(crate) async fn ask(&self, fields: Value) -> Result<String> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_string();
         harness::refresh(&self.api, &self.control_plane, self.name).await?;
@@ -73,7 +73,7 @@ impl App {
     }
 
     /// Waits for the end of a sync.
-    async fn ended(&self, number: &str) -> Result<Value> {
+    pub(crate) async fn ended(&self, number: &str) -> Result<Value> {
         let app = wait_app(&self.api, &self.control_plane, self.name, "synced", |app| {
             let state = &app["status"]["operationState"];
             state["operation"]["info"][0]["value"] == number
@@ -85,19 +85,19 @@ impl App {
         Ok(app["status"]["operationState"].clone())
     }
 
-    async fn synced(&self, fields: Value) -> Result<Value> {
+    pub(crate) async fn synced(&self, fields: Value) -> Result<Value> {
         let state = self.sync(fields).await?;
         assert_eq!(state["phase"], "Succeeded", "{state:#}");
         Ok(state)
     }
 
-    async fn config_map(&self, name: &str) -> Result<Option<Value>> {
+    pub(crate) async fn config_map(&self, name: &str) -> Result<Option<Value>> {
         self.api.get(kinds::CONFIG_MAP, self.name, name).await
     }
 }
 
 /// The result of one resource: code and message.
-fn result(state: &Value, kind: &str, name: &str) -> (String, String) {
+pub(crate) fn result(state: &Value, kind: &str, name: &str) -> (String, String) {
     let resources = state["syncResult"]["resources"]
         .as_array()
         .map_or(&[][..], Vec::as_slice);
@@ -113,7 +113,7 @@ fn result(state: &Value, kind: &str, name: &str) -> (String, String) {
     (text("status"), text("message"))
 }
 
-const CREATE: &str = "CreateNamespace=true";
+pub(crate) const CREATE: &str = "CreateNamespace=true";
 
 #[test]
 fn the_destinations_namespace_gets_its_labels_and_keeps_those_of_others() {
