@@ -5,14 +5,15 @@
 //! and plans; [`apply`], [`prune`] and [`hooks`] write to the cluster; [`wait`] looks at it; [`terminate`] heeds the wish
 //! to stop, [`supersede`] a newer revision; [`finish`] ends the operation or prepares the next attempt.
 //!
-//! What a pass remembers is in [`Memory`] and may be lost at any time: the operation's state in the Application and the
-//! live objects say the same. Hooks carry the run that created them, so none is created twice.
+//! What a pass remembers is in [`Memory`] and may be lost at any time: the operation's state in the Application, the note
+//! of [`journal`] and the live objects say the same. Hooks carry the run that created them, so none is created twice.
 
 mod apply;
 mod begin;
 mod desk;
 mod finish;
 mod hooks;
+mod journal;
 mod prune;
 mod result;
 mod supersede;
@@ -125,7 +126,12 @@ async fn pass(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Res
         .is_none_or(|session| !session.is_of(&desk))
     {
         memory.session = match begin::session(&mut desk).await {
-            Ok(session) => Some(session),
+            Ok(session) => {
+                if let Some(note) = journal::note(&desk, &session.run, &session.plan) {
+                    desk.save_with(Some(note)).await?;
+                }
+                Some(session)
+            }
             Err(Refusal::Later(pause)) => {
                 desk.save().await?;
                 return Ok(Next::Wait { at_most: pause });

@@ -280,15 +280,18 @@ impl Writer {
 
     /// The live object; in the version in which it will be written, if another one says the same in other fields.
     async fn live(&self, task: &Task, resource: &ApiResource) -> Result<Option<Value>, Failure> {
-        if let Some(live) = self.cluster.snapshot().get(&task.key)
-            && (*live.version == *task.gvk.version
-                || !differ_between_versions(&task.gvk.group, &task.gvk.kind))
-        {
-            return Ok(Some(live.value()));
-        }
         let kind = task.key.group_kind();
-        if self.cluster.follows(&kind) && self.cluster.kind_failure(&kind).is_none() {
-            return Ok(None);
+        match self.cluster.snapshot().get(&task.key) {
+            Some(live)
+                if *live.version == *task.gvk.version
+                    || !differ_between_versions(&kind.group, &kind.kind) =>
+            {
+                return Ok(Some(live.value()));
+            }
+            None if self.cluster.follows(&kind) && self.cluster.kind_failure(&kind).is_none() => {
+                return Ok(None);
+            }
+            _ => {}
         }
         Ok(self
             .target

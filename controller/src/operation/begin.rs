@@ -26,7 +26,7 @@ use tracing::info;
 
 use super::apply::Writer;
 use super::desk::Desk;
-use super::{AGAIN, result};
+use super::{AGAIN, journal, result};
 use crate::apps::{self, Project};
 use crate::clusters::Cluster;
 use crate::queue::Refresh;
@@ -49,6 +49,8 @@ pub(super) struct Session {
     pub(super) terminating: bool,
     /// The attempt it belongs to.
     attempt: (i64, i64),
+    /// The same as it is written on hooks and notes.
+    pub(super) run: String,
 }
 
 impl Session {
@@ -75,6 +77,12 @@ impl Session {
 /// Start of the operation and number of retries: tells attempts apart.
 fn attempt(desk: &Desk<'_>) -> (i64, i64) {
     (desk.started_at(), desk.state.retry_count)
+}
+
+/// The attempt as a text.
+fn run(desk: &Desk<'_>) -> String {
+    let (started_at, retries) = attempt(desk);
+    format!("{started_at}-{retries}")
 }
 
 /// Where the operation stands among its attempts.
@@ -212,6 +220,7 @@ pub(super) async fn session(desk: &mut Desk<'_>) -> Result<Session, Refusal> {
         pause: None,
         terminating: false,
         attempt: attempt(desk),
+        run: run(desk),
     })
 }
 
@@ -251,6 +260,7 @@ fn last_session(desk: &Desk<'_>, error: reconcile::Error) -> Result<Session, Ref
         pause: None,
         terminating: false,
         attempt: attempt(desk),
+        run: run(desk),
     })
 }
 
@@ -536,7 +546,8 @@ async fn options(
     let hook = strategy
         .and_then(|strategy| strategy.hook.as_ref())
         .map(|hook| &hook.sync_strategy_apply);
-    let (started_at, retries) = attempt(desk);
+    let (started_at, _) = attempt(desk);
+    let run = run(desk);
     Options {
         namespace,
         namespace_live,
@@ -546,7 +557,8 @@ async fn options(
         }),
         revision: compared.revisions.first().cloned().unwrap_or_default(),
         started_at,
-        run: format!("{started_at}-{retries}"),
+        prune_waves: journal::prune_waves(desk, &run),
+        run,
         prune: sync.prune,
         dry_run: sync.dry_run,
         force: apply.or(hook).is_some_and(|strategy| strategy.force),

@@ -10,7 +10,7 @@ use serde_json::json;
 use tracing::info;
 
 use super::desk::Desk;
-use super::{Memory, Next, begin};
+use super::{Memory, Next, begin, journal};
 use crate::context::WriteError;
 use crate::events;
 
@@ -54,6 +54,7 @@ pub(super) async fn end(
     } else {
         None
     };
+    let extra = journal::without_note(desk, extra);
     desk.save_with(extra).await?;
     *memory = Memory::default();
     info!(app = desk.app.metadata.name, app_namespace = desk.app.metadata.namespace, phase = %phase, message, "operation ended");

@@ -2,7 +2,6 @@
 
 mod versions;
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use argosy_object::{Map, Path, Value, meta};
@@ -11,8 +10,6 @@ use bumpalo::collections::Vec as BumpVec;
 
 use crate::node::{ListRule, Node};
 use crate::{LAST_APPLIED, scalar};
-
-use versions::fields_of_entry;
 
 pub(crate) use versions::lost;
 
@@ -37,8 +34,8 @@ fn collect(live: &Value, belongs: impl Fn(&Value) -> bool) -> Fields {
         .iter()
         .filter(|entry| belongs(entry))
     {
-        if let Some(more) = fields_of_entry(entry, live) {
-            unite(&mut fields, &more);
+        if let Some(Value::Object(more)) = entry.get("fieldsV1") {
+            unite(&mut fields, more);
         }
     }
     Fields(fields)
@@ -170,7 +167,7 @@ pub(crate) fn owners(live: &Value, manager: &str, migrated: Option<&str>, node: 
     let others = entries
         .iter()
         .filter(|entry| !ours(entry))
-        .filter_map(|entry| Some(Fields(fields_of_entry(entry, live)?.into_owned())))
+        .filter_map(|entry| Some(Fields(entry.get("fieldsV1")?.as_object()?.clone())))
         .collect();
     Owners { last, others }
 }
@@ -243,17 +240,12 @@ pub(crate) fn keys_of<'a>(items: &[Value], node: Node<'_>, arena: &'a Bump) -> O
     Some(forms)
 }
 
-/// Takes the entries of managedFields out of a live object. Fields are named as its version names them.
+/// Takes the entries of managedFields out of a live object.
 pub(crate) fn take(live: &mut Value) -> Vec<Value> {
-    let Some(Value::Array(mut entries)) = meta::remove_field(live, &["metadata", "managedFields"]) else {
-        return Vec::new();
-    };
-    for entry in &mut entries {
-        if let Some(Cow::Owned(fields)) = fields_of_entry(entry, live) {
-            meta::set_field(entry, &["fieldsV1"], Value::Object(fields));
-        }
+    match meta::remove_field(live, &["metadata", "managedFields"]) {
+        Some(Value::Array(entries)) => entries,
+        _ => Vec::new(),
     }
-    entries
 }
 
 /// Who owns what is at `path` of the object with these managedFields: the managers, in their order, each once.

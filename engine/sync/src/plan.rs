@@ -68,6 +68,9 @@ pub struct Options {
     pub sync_options: SyncOptions,
     /// The Application's annotation of that name.
     pub migration_manager: Option<String>,
+    /// [`Plan::prune_waves`] of this attempt's plan, where it is not the first one: the order of deletions is told by all that is deleted,
+    /// also by what is gone already.
+    pub prune_waves: Vec<i64>,
     /// When deletions wait for approval; `None`: only those that say so themselves.
     pub hold: Option<Hold>,
 }
@@ -213,6 +216,8 @@ pub struct Plan {
     pub defined_kinds: HashSet<(String, String)>,
     /// Why all its deletions wait for approval, if they do.
     pub held: Option<String>,
+    /// The waves of what the attempt deletes, as the objects state them: for [`Options::prune_waves`] if the plan has to be made again.
+    pub prune_waves: Vec<i64>,
 }
 
 /// Why there is no plan.
@@ -245,7 +250,7 @@ pub fn plan(resources: &[Resource], options: &Options) -> Result<Plan, PlanError
         tasks.extend(hook_tasks(hooks, options)?);
     }
     tasks.extend(namespace_task(resources, &tasks, options));
-    mirror_prune_waves(&mut tasks);
+    let prune_waves = mirror_prune_waves(&mut tasks, &options.prune_waves);
     prune_last(&mut tasks);
     let defined_kinds = resources
         .iter()
@@ -258,6 +263,7 @@ pub fn plan(resources: &[Resource], options: &Options) -> Result<Plan, PlanError
         namespace: options.namespace.clone(),
         defined_kinds,
         held,
+        prune_waves,
     })
 }
 

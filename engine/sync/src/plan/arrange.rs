@@ -7,12 +7,14 @@ use argosy_object::{ResourceKey, Value, meta};
 use super::{Task, TaskId};
 use crate::phase::Phase;
 
-/// What was applied first is deleted last: the waves of the prune tasks are swapped symmetrically around their middle.
-pub(super) fn mirror_prune_waves(tasks: &mut [Task]) {
+/// What was applied first is deleted last: the waves of the prune tasks are swapped symmetrically around their middle. `before` are the
+/// waves of what this attempt has to delete or has deleted already; returns all of them.
+pub(super) fn mirror_prune_waves(tasks: &mut [Task], before: &[i64]) -> Vec<i64> {
     let mut waves: Vec<i64> = tasks
         .iter()
         .filter(|task| task.action.is_prune())
         .map(|task| task.wave)
+        .chain(before.iter().copied())
         .collect();
     waves.sort_unstable();
     waves.dedup();
@@ -20,6 +22,7 @@ pub(super) fn mirror_prune_waves(tasks: &mut [Task]) {
     for task in tasks.iter_mut().filter(|task| task.action.is_prune()) {
         task.wave = mirrored[&task.wave];
     }
+    waves
 }
 
 /// Those that come last: one wave after everything else.

@@ -211,6 +211,24 @@ proptest! {
     }
 
     #[test]
+    fn a_plan_made_again_deletes_in_the_same_order(sketches in sketches(), gone in 0..40usize) {
+        let prunes = |plan: &Plan| -> Vec<ResourceKey> {
+            plan.tasks.iter().filter(|task| task.action.is_prune()).map(|task| task.key.clone()).collect()
+        };
+        let whole = planned(&sketches, &options());
+        let mut left = prunes(&whole);
+        let gone: Vec<ResourceKey> = left.drain(..gone.min(left.len())).collect();
+        let resources: Vec<Resource> = sketches.iter().map(resource).filter(|one| !gone.contains(&one.key)).collect();
+        let again = plan(&resources, &Options { prune_waves: whole.prune_waves.clone(), ..options() }).unwrap();
+        prop_assert_eq!(prunes(&again), left);
+        let place = |plan: &Plan| -> BTreeMap<ResourceKey, i64> {
+            plan.tasks.iter().map(|task| (task.key.clone(), task.wave)).collect()
+        };
+        let before = place(&whole);
+        prop_assert!(place(&again).iter().all(|(key, wave)| before[key] == *wave), "nothing changes its wave");
+    }
+
+    #[test]
     fn a_plan_is_held_exactly_if_it_deletes_much(sketches in sketches()) {
         let hold = Hold { at_least: 3, share: 50, kinds: vec!["Service".into()] };
         let held = planned(&sketches, &Options { hold: Some(hold), ..options() });

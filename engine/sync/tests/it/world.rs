@@ -159,6 +159,7 @@ fn options(input: &Value, world: &World) -> Options {
             .collect(),
         sync_options: SyncOptions::parse(texts(given.get("syncOptions")).iter().map(String::as_str)),
         migration_manager: None,
+        prune_waves: Vec::new(),
         hold: given.get("hold").map(|hold| Hold {
             at_least: hold["atLeast"].as_u64().unwrap() as usize,
             share: hold["share"].as_u64().unwrap() as usize,
