@@ -6,7 +6,7 @@ use bumpalo::Bump;
 
 use crate::compare::{Comparison, Context};
 use crate::ignore::{Applicable, each_once};
-use crate::merge::{Merge, Recorder};
+use crate::merge::{Merge, Owners, Recorder};
 use crate::node::{Node, Semantics, schema_of};
 use crate::{managed, mask, normalize, structured};
 
@@ -33,6 +33,10 @@ pub fn compare_dry_run(
             manager: ctx.options.manager.clone(),
         });
     }
+    let set = ctx
+        .options
+        .strict
+        .then(|| managed::kept_and_others(predicted, &ctx.options.manager, &[]));
     let mut predicted = if include_webhooks {
         predicted.clone()
     } else {
@@ -61,7 +65,23 @@ pub fn compare_dry_run(
     normalize::service(&mut predicted, &mut live, None);
 
     let mut recorder = Recorder::new(&ctx.options.known_types, &gvk, &managers);
-    let applied = Merge::new(&arena, Some(&mut recorder)).prediction(&predicted, &live, node, TAKEN_AWAY);
+    let mut rest = None;
+    if let Some((kept, others)) = &set {
+        // Of what Git states our manager owns everything in the answer, so that the rest is told by the owners alone.
+        let owners = Owners {
+            others: others.root(),
+            kept: Some(kept.root()),
+        };
+        let stated = Value::Null;
+        let without = |merge: Merge<'_, '_, '_>, document: &Value| {
+            merge.without_unstated(&stated, document, owners, node, &[])
+        };
+        rest = without(Merge::new(&arena, Some(&mut recorder)), &live);
+        predicted = without(Merge::new(&arena, None), &predicted).unwrap_or(predicted);
+    }
+    let found = rest.as_ref().unwrap_or(&live);
+    let merge = Merge::new(&arena, Some(&mut recorder));
+    let applied = merge.prediction(&predicted, found, node, TAKEN_AWAY).or(rest);
     let mut differences = recorder.differences;
     if mask::is_secret(&live) {
         mask::mask_differences(&mut differences, &ctx.options.sensitive_annotations);

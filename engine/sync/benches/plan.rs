@@ -124,7 +124,8 @@ fn benches(criterion: &mut Criterion<CpuTime>) {
 
 criterion_group!(
     name = plans;
-    config = Criterion::default().with_measurement(CpuTime);
+    // Linux counts in steps of some milliseconds: few samples, and long ones.
+    config = Criterion::default().with_measurement(CpuTime).sample_size(10);
     targets = benches
 );
 criterion_main!(plans);

@@ -256,6 +256,39 @@ fn respected_fields_are_taken_from_the_cluster_item_by_item() {
     );
 }
 
+#[test]
+fn strict_counts_in_a_comparison_by_dry_run_too() {
+    let entry = |manager: &str, operation: &str, fields: Value| json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields});
+    let live = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "managedFields": [
+            entry("argocd-controller", "Apply", json!({"f:data": {"f:a": {}}})),
+            entry("kubectl-edit", "Update", json!({"f:data": {"f:b": {}}})),
+        ]},
+        "data": {"a": "1", "b": "2"}
+    });
+    let (schemas, rules) = (Schemas::builtin(), IgnoreRules::none());
+    for (strict, expected) in [(false, vec![]), (true, vec!["data.b"])] {
+        let options = Options {
+            strict,
+            ..Options::default()
+        };
+        let ctx = Context {
+            schemas: &schemas,
+            rules: &rules,
+            options: &options,
+        };
+        // An apply leaves what is not its own.
+        let comparison = argosy_diff::compare_dry_run(&live, &live, false, &ctx).unwrap();
+        let found: Vec<&str> = comparison
+            .differences
+            .iter()
+            .map(|one| one.path.as_str())
+            .collect();
+        assert_eq!(found, expected);
+        assert_eq!(comparison.modified, strict);
+    }
+}
+
 /// What is applied of a custom resource without schema whose items' `image` belongs to somebody else, and what is said about it.
 fn kept_images(desired: Value, live: Value) -> (Value, Vec<String>) {
     let (rules, findings) = IgnoreRules::new([IgnoreRule {
