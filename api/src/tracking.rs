@@ -315,12 +315,13 @@ pub fn owner(object: &Value, config: &Config) -> Option<Owner> {
 }
 
 /// Whether only a label says to which Application an object belongs, although the method is the annotation. What it is worth is told by
-/// `managedFields`; nothing is deleted for it before a person has agreed.
+/// `managedFields`; nothing is deleted for it before a person has agreed. What has an owner is that owner's, whatever was copied onto it.
 pub fn has_label_alone(object: &Value, config: &Config) -> bool {
     config.method != Method::Label
         && config.installation_id.is_empty()
         && annotation_of(object, TRACKING_ID).is_none()
         && label_of(object, config).is_some()
+        && !has_owner(object)
         && !is_crd(object)
 }
 
@@ -337,6 +338,13 @@ fn has_applied_label(object: &Value, label_key: &str) -> bool {
         APPLIERS.contains(&text(entry, "manager"))
             && labels.is_some_and(|labels| labels.get(format!("f:{label_key}")).is_some())
     })
+}
+
+fn has_owner(object: &Value) -> bool {
+    let owners = object
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array);
+    owners.is_some_and(|owners| !owners.is_empty())
 }
 
 fn annotation_of<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
@@ -573,6 +581,9 @@ mod tests {
         let found = owner(&object, &annotation).unwrap();
         assert_eq!((found.instance.as_str(), found.id), ("shop", None));
         assert!(is_self_referenced(&object, None, "shop", &annotation));
+        let mut owned = object.clone();
+        owned["metadata"]["ownerReferences"] = json!([{"kind": "ReplicaSet", "name": "web-1", "uid": "u"}]);
+        assert_eq!(owner(&owned, &annotation), None);
         // Where installations share clusters, it may be another one's.
         let shared = Config {
             installation_id: "eu".to_owned(),

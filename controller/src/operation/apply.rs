@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_diff::managed::differ_between_versions;
-use argosy_diff::patch::{three_way, without_unstated};
-use argosy_diff::{FIELD_MANAGER, IgnoreRules, PatchKind};
+use argosy_diff::patch::three_way;
+use argosy_diff::{IgnoreRules, PatchKind};
 use argosy_kube_io::target::{Delete, Deleted, FieldValidation, Patch, Propagation, Write, Written};
 use argosy_kube_io::{ApiResource, Class, Error, Target};
 use argosy_object::{GroupVersionKind, Value, meta};
@@ -27,6 +27,7 @@ use crate::clusters::Cluster;
 
 mod document;
 mod migrate;
+mod unstated;
 
 pub(crate) use document::prepared;
 use document::{LAST_APPLIED_MAX, kubectl_name, with_last_applied};
@@ -529,42 +530,6 @@ impl Job<'_> {
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Takes away what others have put beside what Git states, ignored fields aside; says whether there was anything.
-    async fn take_unstated(&self) -> Result<bool, Failure> {
-        for _ in 0..ATTEMPTS {
-            let Some(current) = self.get().await? else {
-                return Ok(false);
-            };
-            let mut patch = without_unstated(
-                self.desired,
-                &current,
-                &self.writer.ignored,
-                &self.writer.cluster.schemas(),
-                FIELD_MANAGER,
-            );
-            if patch.is_empty() {
-                return Ok(false);
-            }
-            meta::set_field(
-                &mut patch.content,
-                &["metadata", "resourceVersion"],
-                json!(meta::resource_version(&current)),
-            );
-            match self.send(&patch).await {
-                Ok(written) => {
-                    self.seen(written).await;
-                    return Ok(true);
-                }
-                Err(error) if error.conflict() || error.not_found() => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(refused(format!(
-            "{} keeps changing while what others have put beside it is taken away",
-            kubectl_name(self.desired)
-        )))
     }
 
     async fn send(&self, patch: &argosy_diff::Patch) -> Result<Written, Error> {
