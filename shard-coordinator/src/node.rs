@@ -9,8 +9,9 @@ mod hold;
 mod lease;
 mod views;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::object::{
     ClusterId, Election, Incarnation, Key, Object, Pin, Record, ShardId, ShardLease, Version,
@@ -91,7 +92,7 @@ pub enum Effect {
     Delete(Key, Version, u64),
     /// Read this object from the store itself.
     Read(Key),
-    /// Tell everything that exists anew, and [`Event::Listed`]: what was known is void.
+    /// Tell everything that exists anew, and [`Event::Listed`]: what is known is to be found out.
     List,
     /// The cluster is ours: writes may begin, as long as the lease lasts.
     Own(ClusterId, u64),
@@ -122,11 +123,17 @@ pub struct Node {
     lease: Lease,
     /// The highest term that this process has held its lease under.
     last_term: u64,
+    /// What the process before this one in its pod has sent may be on the wire until then.
+    wire: Time,
     shards: BTreeMap<ShardId, Seen<ShardLease>>,
     election: Option<Seen<Election>>,
     records: BTreeMap<ClusterId, Seen<Record>>,
     /// The first list is complete.
     listed: bool,
+    /// What the list under way has told, and since when it is.
+    listing: Option<(BTreeSet<Key>, Time)>,
+    /// When the last list was complete.
+    relisted: Time,
     /// The highest revision of the coordinator's lease that was ever seen.
     elections: u64,
     wanted: Option<BTreeMap<ClusterId, Wanted>>,
@@ -143,12 +150,36 @@ pub struct Node {
     held: BTreeMap<ClusterId, Held>,
     /// The last epoch that was given up under this incarnation: older views of the record may still come.
     released: BTreeMap<ClusterId, u64>,
+    /// Records that are gone, for as long as that matters.
+    gone: BTreeMap<ClusterId, Gone>,
+    /// Owners that a later process of their pod has followed at once, and since when that is known: what a dead process sent
+    /// may still be on the wire.
+    followed: BTreeMap<Incarnation, Time>,
     /// Clusters being listed for a hand-over, and whether they are.
     warming: BTreeMap<ClusterId, bool>,
     lead: Option<Lead>,
     /// Since when the process is to end.
     stop: Option<Time>,
     left: bool,
+}
+
+/// A record that there was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Gone {
+    /// The higher one of its counts.
+    count: u64,
+    /// Since when it is known to be gone.
+    since: Time,
+    /// It named an owner, who may not have noticed.
+    owned: bool,
+}
+
+impl Gone {
+    /// Another record may follow: it is newer in both counts, and whoever acted upon this one has noticed or has lost its
+    /// lease.
+    fn is_past(&self, now: Time, count: u64, wait: Duration) -> bool {
+        self.count < count && (!self.owned || now - self.since >= wait)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -171,6 +202,19 @@ struct Seen<T> {
     version: Version,
     /// When this version was first seen.
     since: Time,
+    /// The store itself has told so, by the answer to a read or a write. A watch may be behind, and even go back.
+    confirmed: bool,
+}
+
+impl<T> Seen<T> {
+    fn new(object: T, version: Version, since: Time, confirmed: bool) -> Self {
+        Seen {
+            object,
+            version,
+            since,
+            confirmed,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -192,6 +236,8 @@ struct Held {
     phase: Phase,
     /// Since when the owner is asked to let go.
     asked: Option<Time>,
+    /// The version of the record over which it was given away last: as long as the record has it, that may still be done.
+    given: Option<Version>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -209,6 +255,9 @@ struct Lead {
 
 type Out = Vec<Effect>;
 
+/// Writes of one record between two renewals of the coordinator's lease, at the very most.
+const REVISIONS: u64 = 64;
+
 impl Node {
     /// A process that has just started and knows nothing.
     pub fn new(identity: Identity, timing: Timing) -> Self {
@@ -217,10 +266,13 @@ impl Node {
             identity,
             lease: Lease::Out { from: Time::ZERO },
             last_term: 0,
+            wire: Time::ZERO,
             shards: BTreeMap::new(),
             election: None,
             records: BTreeMap::new(),
             listed: false,
+            listing: None,
+            relisted: Time::ZERO,
             elections: 0,
             wanted: None,
             costs: BTreeMap::new(),
@@ -231,6 +283,8 @@ impl Node {
             rest: BTreeMap::new(),
             held: BTreeMap::new(),
             released: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            followed: BTreeMap::new(),
             warming: BTreeMap::new(),
             lead: None,
             stop: None,
@@ -245,6 +299,7 @@ impl Node {
         if self.left {
             return out;
         }
+        self.list_anew(now, &mut out);
         self.settle_lease(now, &mut out);
         self.settle_holds(now, &mut out);
         self.coordinate(now, &mut out);
@@ -266,9 +321,21 @@ impl Node {
     fn take_in(&mut self, now: Time, event: Event, out: &mut Out) {
         match event {
             Event::Tick => {}
-            Event::Seen(object, version) => self.seen(now, object, version),
-            Event::Gone(key) => self.forget(&key),
-            Event::Listed => self.listed = true,
+            Event::Seen(object, version) => {
+                let key = object.key();
+                if let Some((told, _)) = &mut self.listing {
+                    told.insert(key.clone());
+                }
+                let known = self.version(&key);
+                let told = version.clone();
+                let news = self.seen(now, object, version, false);
+                // Old news, or what is known has been deleted without a word and made anew: the store knows.
+                if !news && known != Some(told) && !self.is_own(&key) && self.idle(now, &key) {
+                    self.read(key, out);
+                }
+            }
+            Event::Gone(key) => self.forget(now, &key),
+            Event::Listed => self.complete(now),
             Event::Stored(key, number, outcome) => self.stored(now, key, number, outcome, out),
             Event::Fetched(key, found) => self.fetched(now, key, found, out),
             Event::Unread(key) => {
@@ -296,54 +363,93 @@ impl Node {
         }
     }
 
-    /// A view from the watch counts if it is newer than what is known.
-    fn seen(&mut self, now: Time, object: Object, version: Version) {
+    /// Lists everything once in a while. What the list does not tell has gone.
+    fn list_anew(&mut self, now: Time, out: &mut Out) {
+        let since = self.listing.as_ref().map_or(self.relisted, |(_, since)| *since);
+        if self.listed && now - since >= self.timing.relist {
+            self.listing = Some((BTreeSet::new(), now));
+            out.push(Effect::List);
+        }
+    }
+
+    fn complete(&mut self, now: Time) {
+        self.listed = true;
+        self.relisted = now;
+        let Some((told, _)) = self.listing.take() else {
+            return;
+        };
+        let shards = self.shards.keys().cloned().map(Key::Shard);
+        let records = self.records.keys().cloned().map(Key::Cluster);
+        let known: Vec<Key> = shards.chain(records).chain([Key::Election]).collect();
+        for key in known.iter().filter(|key| !told.contains(key)) {
+            self.forget(now, key);
+        }
+    }
+
+    /// A view counts if it is newer than what is known. True if it is.
+    fn seen(&mut self, now: Time, object: Object, version: Version, confirmed: bool) -> bool {
         let known = match object.key() {
             Key::Shard(id) => self.shards.get(&id).map(|seen| seen.object.revision),
             Key::Election => self.election.as_ref().map(|seen| seen.object.revision),
             Key::Cluster(id) => self.records.get(&id).map(|seen| seen.object.revision),
         };
-        if known.is_none_or(|known| known < object.revision()) {
-            self.know(now, object, version);
+        let news = known.is_none_or(|known| known < object.revision());
+        if news {
+            self.know(now, object, version, confirmed);
         }
+        news
     }
 
-    fn know(&mut self, now: Time, object: Object, version: Version) {
-        fn seen<T>(now: Time, object: T, version: Version, before: Option<&Seen<T>>) -> Seen<T> {
-            let since = match before {
-                Some(before) if before.version == version => before.since,
-                _ => now,
-            };
-            Seen {
-                object,
-                version,
-                since,
-            }
+    fn know(&mut self, now: Time, object: Object, version: Version, confirmed: bool) {
+        let seen = |before: Option<(&Version, Time)>| match before {
+            Some((before, since)) if *before == version => since,
+            _ => now,
+        };
+        fn place<T>(seen: Option<&Seen<T>>) -> Option<(&Version, Time)> {
+            seen.map(|seen| (&seen.version, seen.since))
         }
         match object {
             Object::Shard(lease) => {
                 let id = lease.holder.shard.clone();
-                let seen = seen(now, lease, version, self.shards.get(&id));
-                self.shards.insert(id, seen);
+                let since = seen(place(self.shards.get(&id)));
+                self.shards
+                    .insert(id, Seen::new(lease, version, since, confirmed));
             }
             Object::Election(election) => {
                 self.elections = self.elections.max(election.revision);
-                self.election = Some(seen(now, election, version, self.election.as_ref()));
+                let since = seen(place(self.election.as_ref()));
+                self.election = Some(Seen::new(election, version, since, confirmed));
             }
             Object::Record(record) => {
                 let id = record.cluster.clone();
-                let seen = seen(now, record, version, self.records.get(&id));
-                self.records.insert(id, seen);
+                let since = seen(place(self.records.get(&id)));
+                self.records
+                    .insert(id, Seen::new(record, version, since, confirmed));
             }
         }
     }
 
-    fn forget(&mut self, key: &Key) {
+    fn forget(&mut self, now: Time, key: &Key) {
         match key {
             Key::Shard(id) => drop(self.shards.remove(id)),
             Key::Election => self.election = None,
-            Key::Cluster(id) => drop(self.records.remove(id)),
+            Key::Cluster(id) => {
+                if let Some(Seen { object, .. }) = self.records.remove(id) {
+                    let gone = Gone {
+                        count: object.revision.max(object.epoch),
+                        since: now,
+                        owned: object.owner.is_some(),
+                    };
+                    self.gone.insert(id.clone(), gone);
+                }
+            }
         }
+    }
+
+    /// Where the counts of a record begin that is made now: above those of every record that was made under an earlier
+    /// write of the coordinator's lease.
+    fn first_count(&self) -> u64 {
+        self.elections * REVISIONS
     }
 
     fn stored(&mut self, now: Time, key: Key, number: u64, outcome: Outcome, out: &mut Out) {
@@ -365,10 +471,10 @@ impl Node {
                 // The watch may have told already what others made of it since.
                 match pending.object {
                     Some(object) => {
-                        self.seen(now, object.clone(), version);
+                        self.seen(now, object.clone(), version, true);
                         self.written(pending.first, &object, out);
                     }
-                    None if self.version(&key) == pending.expect => self.forget(&key),
+                    None if self.version(&key) == pending.expect => self.forget(now, &key),
                     None => {}
                 }
             }
@@ -390,9 +496,9 @@ impl Node {
             return;
         }
         match found {
-            Some((object, version)) => self.know(now, object, version),
+            Some((object, version)) => self.know(now, object, version, true),
             None => {
-                self.forget(&key);
+                self.forget(now, &key);
                 if let Key::Cluster(cluster) = &key
                     && self.held.remove(cluster).is_some()
                 {

@@ -30,6 +30,8 @@ pub struct Timing {
     pub leave: Duration,
     /// The lease of a shard that is over is removed after so long.
     pub forget: Duration,
+    /// Everything is listed anew after so long: a watch may lose a change without a word.
+    pub relist: Duration,
 }
 
 impl Default for Timing {
@@ -51,6 +53,7 @@ impl Timing {
             warm: renew * 12,
             leave: renew * 3,
             forget: renew * 120,
+            relist: renew * 120,
         }
     }
 

@@ -81,7 +81,7 @@ pub struct Coverage {
 }
 
 /// Faults that are not about a write of the protocol.
-pub const FAULTS: [&str; 17] = [
+pub const FAULTS: [&str; 18] = [
     "process started again in its pod",
     "process started in a new pod",
     "process told to end",
@@ -91,6 +91,7 @@ pub const FAULTS: [&str; 17] = [
     "store unreachable for all",
     "watch lags",
     "watch goes back in time",
+    "watch loses changes",
     "list of the past",
     "lease deleted by a person",
     "all leases deleted by a person",

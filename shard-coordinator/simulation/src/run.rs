@@ -324,9 +324,13 @@ impl World {
                 process.lag = until;
                 self.coverage.fault("watch lags");
             }
-            7 => {
+            7 if past < process.cursor => {
                 process.cursor = past;
                 self.coverage.fault("watch goes back in time");
+            }
+            7 => {
+                process.cursor = past;
+                self.coverage.fault("watch loses changes");
             }
             8 => {
                 process.listed = false;

@@ -123,9 +123,10 @@ impl World {
             next_pid: 0,
             targets: BTreeMap::new(),
             wanted,
-            // Forgetting happens within a run.
+            // Forgetting and listing happen within a run.
             timing: Timing {
                 forget: Timing::default().renew * 12,
+                relist: Timing::default().renew * 12,
                 ..Timing::default()
             },
             outage: 0,
@@ -471,8 +472,14 @@ impl World {
                 false => 0,
             };
             let at = self.store.len() - behind.min(self.store.len());
+            let told = self.store.list(process.cursor);
             process.cursor = at;
-            for (object, version) in self.store.list(at).into_values() {
+            let list = self.store.list(at);
+            // What has gone since the last list is told by its absence.
+            for key in told.into_keys().filter(|key| !list.contains_key(key)) {
+                self.event(pid, Event::Gone(key));
+            }
+            for (object, version) in list.into_values() {
                 self.event(pid, Event::Seen(object, version));
             }
             self.event(pid, Event::Listed);

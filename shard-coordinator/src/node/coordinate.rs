@@ -9,9 +9,6 @@ use crate::balance::{Item, Member, balance};
 use crate::object::{ClusterId, Election, Handover, Incarnation, Key, Object, Record, ShardId, ShardLease};
 use crate::timing::Time;
 
-/// Writes of one record between two renewals of the coordinator's lease, at the very most.
-const REVISIONS: u64 = 64;
-
 /// What is known of the owner of a record.
 enum Owner {
     /// None, or one whose incarnation is over.
@@ -33,6 +30,9 @@ impl Node {
             return;
         }
         self.end_leases(now, &own, out);
+        self.look_at_followed(now);
+        let (count, wait) = (self.first_count(), self.timing.expiry());
+        self.gone.retain(|_, gone| !gone.is_past(now, count, wait));
         let Some(wanted) = self.wanted.clone() else {
             return;
         };
@@ -125,6 +125,30 @@ impl Node {
         }
     }
 
+    /// A lease that a new process of its pod took at once did not run out first. The pod may go on with its clusters under
+    /// the preconditions of its writes; for everybody else they are to be had when a lease has passed.
+    fn look_at_followed(&mut self, now: Time) {
+        let followed: BTreeSet<Incarnation> = self
+            .records
+            .values()
+            .filter_map(|seen| seen.object.owner.clone())
+            .filter(|owner| {
+                let lease = self.shards.get(&owner.shard);
+                lease.is_some_and(|seen| seen.object.holder.term > owner.term)
+            })
+            .collect();
+        self.followed.retain(|owner, _| followed.contains(owner));
+        for owner in followed {
+            self.followed.entry(owner).or_insert(now);
+        }
+    }
+
+    /// Whether writes of this owner, which is over, may still arrive.
+    fn on_the_wire(&self, now: Time, owner: Option<&Incarnation>) -> bool {
+        let followed = owner.and_then(|owner| self.followed.get(owner));
+        followed.is_some_and(|since| now - *since < self.timing.expiry())
+    }
+
     /// Shards that take clusters.
     fn members(&self, now: Time) -> Vec<Member> {
         self.shards
@@ -199,16 +223,17 @@ impl Node {
                 .shards
                 .values()
                 .any(|seen| !seen.object.over && seen.object.costs.contains_key(cluster));
+            let count = self.first_count();
             if let Some(target) = target
                 && settled
                 && !claimed
+                && !self.gone.contains_key(cluster)
                 && now - lead.since >= self.timing.gather
             {
-                // Should there have been a record before, this one is newer in both counts.
                 let first = Record {
                     cluster: cluster.clone(),
-                    revision: self.elections * REVISIONS,
-                    epoch: self.elections * REVISIONS,
+                    revision: count,
+                    epoch: count,
                     owner: Some(target),
                     handover: None,
                     pin: None,
@@ -224,7 +249,7 @@ impl Node {
             .map_or(Owner::Nobody, |owner| self.owner(owner))
         {
             Owner::Nobody => {
-                if target.is_some() {
+                if target.is_some() && !self.on_the_wire(now, record.owner.as_ref()) {
                     let given = Record {
                         cost,
                         ..record.given_to(target)
@@ -299,6 +324,7 @@ impl Node {
             return;
         };
         match self.owner(owner) {
+            Owner::Nobody if self.on_the_wire(now, Some(owner)) => {}
             Owner::Nobody => self.put(now, Object::Record(object.given_to(None)), out),
             Owner::Lost(owner) => self.stand_in(now, owner, out),
             Owner::Alive(_) => {

@@ -10,24 +10,24 @@ impl Node {
         let Some(own) = self.incarnation().cloned() else {
             return;
         };
-        let records: Vec<Record> = self
+        let concerned = self
             .records
             .values()
-            .map(|seen| &seen.object)
-            .filter(|record| self.concerns(&own, record))
-            .cloned()
+            .filter(|seen| self.concerns(&own, &seen.object));
+        let seen: Vec<(Record, bool)> = concerned
+            .map(|seen| (seen.object.clone(), seen.confirmed))
             .collect();
-        for record in &records {
-            self.follow(&own, record, out);
-            self.adopt(now, &own, record, out);
+        for (record, confirmed) in &seen {
+            self.follow(now, &own, record, *confirmed, out);
+            self.adopt(now, &own, record, *confirmed, out);
             self.warm(now, &own, record, out);
         }
         self.stop_warming(&own, out);
         self.ask_for_missing(now, out);
         let alone = !self.others_take(now, &own);
-        for record in records {
+        for (record, confirmed) in seen {
             if record.owner.as_ref() == Some(&own) {
-                self.hand_over(now, &record, alone, out);
+                self.hand_over(now, &record, confirmed, alone, out);
             }
         }
     }
@@ -45,10 +45,19 @@ impl Node {
         owned || coming || self.held.contains_key(&record.cluster)
     }
 
-    /// Owns what names this incarnation, and nothing that names another.
-    fn follow(&mut self, own: &Incarnation, record: &Record, out: &mut Out) {
+    /// Owns what names this incarnation, and nothing that names another. That it does is asked of the store itself: what
+    /// a watch tells may be of a time when another process bore this name.
+    fn follow(&mut self, now: Time, own: &Incarnation, record: &Record, confirmed: bool, out: &mut Out) {
         let cluster = &record.cluster;
         let mine = record.owner.as_ref() == Some(own);
+        let key = Key::Cluster(cluster.clone());
+        let held = self.held.get(cluster).map(|held| held.epoch);
+        if mine && !confirmed && held.is_none_or(|epoch| epoch < record.epoch) {
+            if self.idle(now, &key) {
+                self.read(key, out);
+            }
+            return;
+        }
         match self.held.get_mut(cluster) {
             None if mine
                 && self
@@ -63,6 +72,7 @@ impl Node {
                         epoch: record.epoch,
                         phase: Phase::Owned,
                         asked: None,
+                        given: None,
                     },
                 );
                 out.push(Effect::Own(cluster.clone(), record.epoch));
@@ -72,6 +82,7 @@ impl Node {
                     epoch: record.epoch,
                     phase: Phase::Owned,
                     asked: None,
+                    given: None,
                 };
                 out.push(Effect::Own(cluster.clone(), record.epoch));
             }
@@ -84,13 +95,17 @@ impl Node {
         }
     }
 
-    /// What an earlier incarnation of this shard owned is taken on at once: it is over, since this one has begun.
-    fn adopt(&mut self, now: Time, own: &Incarnation, record: &Record, out: &mut Out) {
+    /// What an earlier incarnation of this shard owned is taken on at once: it is over, since this one has begun. What this
+    /// one has given up, as it was told, and the store says is still its own (it had been told of times before somebody
+    /// deleted everything), it takes under a new epoch: if that was no news either, the write fails.
+    fn adopt(&mut self, now: Time, own: &Incarnation, record: &Record, confirmed: bool, out: &mut Out) {
         let earlier = record
             .owner
             .as_ref()
             .is_some_and(|owner| owner.shard == own.shard && owner.term < own.term);
-        if earlier && self.stop.is_none() {
+        let given_up =
+            confirmed && record.owner.as_ref() == Some(own) && !self.held.contains_key(&record.cluster);
+        if (earlier && self.stop.is_none()) || given_up {
             self.put(now, Object::Record(record.given_to(Some(own.clone()))), out);
         }
     }
@@ -128,7 +143,8 @@ impl Node {
                 let record = self.records.get(*cluster).map(|seen| &seen.object);
                 !record.is_some_and(|record| {
                     let handover = record.handover.as_ref();
-                    handover.is_some_and(|handover| handover.to.as_ref() == Some(own))
+                    let coming = handover.is_some_and(|handover| handover.to.as_ref() == Some(own));
+                    coming || record.owner.as_ref() == Some(own)
                 })
             })
             .cloned()
@@ -155,15 +171,18 @@ impl Node {
     }
 
     /// Lets go of what it is asked for: first the successor lists, then writes end, then the record changes.
-    fn hand_over(&mut self, now: Time, record: &Record, alone: bool, out: &mut Out) {
+    fn hand_over(&mut self, now: Time, record: &Record, confirmed: bool, alone: bool, out: &mut Out) {
         let leaving = self.stop.map(|since| alone || now - since >= self.timing.leave);
         let warm = match self.stop {
             Some(_) => self.timing.leave,
             None => self.timing.warm,
         };
+        let key = Key::Cluster(record.cluster.clone());
+        let version = self.version(&key);
         let Some(held) = self.held.get_mut(&record.cluster) else {
             return;
         };
+        let given = held.given.is_some() && held.given == version;
         let asked = match &record.handover {
             Some(handover) => {
                 let since = *held.asked.get_or_insert(now);
@@ -174,8 +193,13 @@ impl Node {
                 false
             }
         };
-        if !asked && leaving != Some(true) {
-            if held.phase != Phase::Owned {
+        if !asked && !given && leaving != Some(true) {
+            if held.phase != Phase::Owned && !confirmed {
+                // A view of the past, perhaps of before it was given away.
+                if self.idle(now, &key) {
+                    self.read(key, out);
+                }
+            } else if held.phase != Phase::Owned {
                 // Called off.
                 held.phase = Phase::Owned;
                 out.push(Effect::Own(record.cluster.clone(), held.epoch));
@@ -183,12 +207,15 @@ impl Node {
             return;
         }
         match held.phase {
+            // A successor would meet what the dead process before this one has sent.
+            Phase::Owned if now < self.wire => {}
             Phase::Owned => {
                 held.phase = Phase::Draining;
                 out.push(Effect::Drain(record.cluster.clone(), held.epoch));
             }
             Phase::Draining => {}
             Phase::Drained => {
+                held.given = version;
                 let to = record.handover.as_ref().and_then(|handover| handover.to.clone());
                 self.put(now, Object::Record(record.given_to(to)), out);
             }

@@ -13,7 +13,7 @@ impl Node {
                 incarnation,
                 sent,
                 next,
-            } => match self.highest_term() > incarnation.term {
+            } => match self.highest_term() > incarnation.term || self.is_taken(&incarnation) {
                 true => self.lose(sent, out),
                 false => self.renew(now, &incarnation, next, out),
             },
@@ -27,15 +27,19 @@ impl Node {
             return;
         }
         let known = self.shards.get(&self.identity.shard);
-        let free = known.is_none_or(|known| {
+        let ended = known.is_none_or(|known| {
             known.object.over
-                || self.identity.alone
                 || known.object.boot == self.identity.boot
                 || now - known.since >= self.timing.expiry()
         });
-        if !free {
+        if !ended && !self.identity.alone {
             return;
         }
+        let wire = if ended {
+            Time::ZERO
+        } else {
+            now + self.timing.expiry()
+        };
         let lease = known.map(|known| &known.object);
         let term = self
             .highest_term()
@@ -54,6 +58,7 @@ impl Node {
             leaving: false,
             costs: Default::default(),
         };
+        self.wire = self.wire.max(wire);
         self.put(now, Object::Shard(taken), out);
     }
 
@@ -68,6 +73,14 @@ impl Node {
             .filter(|owner| owner.shard == self.identity.shard)
             .map(|owner| owner.term);
         terms.max().unwrap_or(0).max(self.last_term)
+    }
+
+    /// Somebody has marked the lease over, or put another in its place. That stays so: it is not renewed over.
+    fn is_taken(&self, own: &Incarnation) -> bool {
+        self.shards.get(&own.shard).is_some_and(|seen| {
+            let lease = &seen.object;
+            lease.over || lease.holder != *own || lease.boot != self.identity.boot
+        })
     }
 
     fn renew(&mut self, now: Time, incarnation: &Incarnation, next: Time, out: &mut Out) {
@@ -208,6 +221,7 @@ impl Node {
         self.records.clear();
         self.election = None;
         self.listed = false;
+        self.listing = None;
         out.push(Effect::List);
         // The margin: servers measure the time that they are given on clocks of their own.
         self.lease = Lease::Out {

@@ -209,3 +209,80 @@ fn without_renewals_the_authority_ends_by_itself() {
     assert!(authority.start <= renewed + Timing::default().write);
     assert!(authority.end <= renewed + Timing::default().duration);
 }
+
+#[test]
+fn a_lease_that_was_marked_over_is_not_renewed_over() {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    let key = Key::Shard(ShardId::new("a"));
+    let Object::Shard(mut lease) = world.store[&key].0.clone() else {
+        panic!("a lease");
+    };
+    lease.over = true;
+    lease.revision += 1;
+    let version: Version = "marked".into();
+    world
+        .store
+        .insert(key.clone(), (Object::Shard(lease.clone()), version.clone()));
+    world.tell("a", Event::Seen(Object::Shard(lease), version));
+    assert!(
+        world.nodes["a"].authority().is_none(),
+        "nothing is written under it"
+    );
+    world.pass(20 * SECOND);
+    assert_eq!(
+        world.store[&key].1,
+        "marked".into(),
+        "writes may be under way until a lease has passed"
+    );
+    world.pass(20 * SECOND);
+    assert_eq!(
+        world.nodes["a"].own().unwrap().term,
+        2,
+        "then it is taken under another term"
+    );
+}
+
+#[test]
+fn epochs_rise_over_the_removal_of_a_cluster() {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    let before = world.record("c2").epoch;
+    let clusters = |names: &[&str]| {
+        let wanted = |name: &&str| (ClusterId::new(name), Wanted { pin: None, cost: 1 });
+        Event::Clusters(names.iter().map(wanted).collect())
+    };
+    for name in ["a", "b"] {
+        world.tell(name, clusters(&["c1"]));
+    }
+    world.pass(2 * SECOND);
+    assert!(!world.store.contains_key(&Key::Cluster(ClusterId::new("c2"))));
+    for name in ["a", "b"] {
+        world.tell(name, clusters(&["c1", "c2"]));
+    }
+    world.pass(10 * SECOND);
+    assert!(
+        world.record("c2").epoch > before + 1,
+        "the last one was {}",
+        before + 1
+    );
+}
+
+#[test]
+fn a_view_of_the_past_makes_no_owner() {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    let mine = if world.owner("c1") == "a#1" { "c1" } else { "c2" };
+    let old = world.record(mine);
+    world.tell("a", Event::Stop);
+    world.pass(3 * SECOND);
+    world.start("a");
+    world.pass(SECOND);
+    world.log.clear();
+    // Its watch goes back to when a process of this name owned the cluster.
+    let own = world.nodes["a"].own().cloned();
+    world.tell("a", Event::Gone(Key::Cluster(old.cluster.clone())));
+    let past = Object::Record(Record { owner: own, ..old });
+    world.tell("a", Event::Seen(past, "past".into()));
+    assert!(world.log.is_empty(), "the store was asked first: {:?}", world.log);
+}
