@@ -7,6 +7,7 @@ mod codegen;
 mod crds;
 mod demo;
 mod go;
+mod guards;
 #[cfg(feature = "codegen")]
 mod schemas;
 mod shell;
@@ -43,6 +44,14 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// The hand-over of a cluster in a model checker, every way that it can go within bounds.
+    Model {
+        /// Arguments for the check, such as `--time 6 --delays 2`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Takes each guard of the shards' protocol out of a copy, one at a time, and looks for the seed that notices.
+    Guards,
     /// The layering and habits that the compiler does not check.
     Tidy,
     /// Regenerates what is made from api/: gRPC code and deploy/crds. With --check, fails if it differs.
@@ -62,21 +71,17 @@ fn main() -> Result<()> {
         Command::Test => test::run(),
         Command::Ci => check::run(),
         Command::Tools => go::build_all(),
-        Command::Simulate { args } => simulate(&args),
+        Command::Simulate { args } => released("argosy-shard-simulation", &args),
+        Command::Model { args } => released("argosy-shard-model", &args),
+        Command::Guards => guards::run(),
         Command::Tidy => tidy::run(),
         Command::Codegen { check, openapi } => generate(check, openapi.as_deref()),
     }
 }
 
-fn simulate(args: &[String]) -> Result<()> {
-    let mut command = shell::cargo([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "argosy-shard-simulation",
-        "--",
-    ]);
+/// Runs the program of a package, optimised.
+fn released(package: &str, args: &[String]) -> Result<()> {
+    let mut command = shell::cargo(["run", "--quiet", "--release", "--package", package, "--"]);
     shell::run(command.args(args))
 }
 
