@@ -160,6 +160,8 @@ pub struct Node {
     lead: Option<Lead>,
     /// Since when the process is to end.
     stop: Option<Time>,
+    /// The lease is being given back: whatever is still given to this process is not taken.
+    ending: bool,
     left: bool,
 }
 
@@ -288,6 +290,7 @@ impl Node {
             warming: BTreeMap::new(),
             lead: None,
             stop: None,
+            ending: false,
             left: false,
         }
     }

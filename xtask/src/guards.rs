@@ -30,7 +30,7 @@ const WORLD: &str = "shard-coordinator/simulation/src/world.rs";
 const SEEDS: &str = "100000";
 
 #[rustfmt::skip]
-const GUARDS: [Guard; 38] = [
+const GUARDS: [Guard; 39] = [
     // The holder's own clock.
     Guard { name: "no write begins after the deadline", file: NODE,
         with: "start: *sent + self.timing.write,", without: "start: *sent + self.timing.duration * 2," },
@@ -106,7 +106,9 @@ const GUARDS: [Guard; 38] = [
     Guard { name: "a cluster that may have been given away is not taken up again", file: HOLD,
         with: "if !asked && !given && leaving", without: "if !asked && (!given || given) && leaving" },
     Guard { name: "a process ends when it holds nothing", file: LEASE,
-        with: "if owns || writing || !self.held.is_empty() {", without: "if (owns || writing || !self.held.is_empty()) && own.term == 0 {" },
+        with: "if !self.ending && (owns", without: "if own.term == 0 && (owns" },
+    Guard { name: "a process that gives its lease back takes nothing", file: HOLD,
+        with: "self.incarnation().filter(|_| !self.ending).cloned()", without: "self.incarnation().filter(|_| true).cloned()" },
     Guard { name: "each owner has an epoch of its own", file: OBJECT,
         with: "epoch: self.epoch + 1,", without: "epoch: self.epoch," },
     // Rest.

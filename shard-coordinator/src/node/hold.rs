@@ -7,7 +7,7 @@ use crate::timing::Time;
 impl Node {
     /// Brings what this process holds in line with the records.
     pub(super) fn settle_holds(&mut self, now: Time, out: &mut Out) {
-        let Some(own) = self.incarnation().cloned() else {
+        let Some(own) = self.incarnation().filter(|_| !self.ending).cloned() else {
             return;
         };
         let concerned = self

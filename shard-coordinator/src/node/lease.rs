@@ -263,7 +263,7 @@ impl Node {
             .any(|record| record.object.owner.as_ref() == Some(&own))
             || self.held.values().any(|held| held.phase != Phase::Drained);
         let writing = self.pending.keys().any(|key| matches!(key, Key::Cluster(_)));
-        if owns || writing || !self.held.is_empty() {
+        if !self.ending && (owns || writing || !self.held.is_empty()) {
             return;
         }
         if let Some(election) = &self.election
@@ -287,6 +287,7 @@ impl Node {
                 costs: Default::default(),
                 ..known.object.clone()
             };
+            self.ending = true;
             self.put(now, Object::Shard(over), out);
         }
     }
