@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use argosy_api::v1alpha1::Application;
+use argosy_runtime::clock::Clock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -169,6 +170,7 @@ pub(crate) struct StateCollector {
     pub clusters: Arc<Clusters>,
     pub refreshes: Arc<Queue>,
     pub operations: Arc<Queue>,
+    pub clock: Arc<dyn Clock>,
     /// Labels of Applications that become labels of `argocd_app_labels`.
     pub labels: Vec<String>,
     /// Conditions that `argocd_app_condition` tells.
@@ -344,6 +346,21 @@ impl StateCollector {
                     ("k8s_version", version(cluster)),
                 ];
                 metric.encode_family(&labels)?.encode_gauge(&connected)?;
+            }
+        }
+        {
+            let help = "As of when the cluster is known: now while it is watched, the loss of the connection without";
+            let name = "argosy_cluster_observed_timestamp_seconds";
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for cluster in &clusters {
+                let at = match cluster.status() {
+                    Status::Synced { .. } => self.clock.now(),
+                    Status::Failed { since, .. } => since,
+                    Status::Syncing { .. } | Status::Stopped => continue,
+                };
+                metric
+                    .encode_family(&[("server", cluster.server())])?
+                    .encode_gauge(&at.as_second())?;
             }
         }
         type Number = fn(&crate::clusters::Cluster) -> usize;

@@ -129,6 +129,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         clusters: clusters.clone(),
         refreshes: looks.clone(),
         operations: operations.clone(),
+        clock: clock.clone(),
         labels: args.metrics_application_labels.clone(),
         conditions: args.metrics_application_conditions.clone(),
     }));

@@ -7,6 +7,7 @@
 
 mod ownership;
 mod store;
+mod unowned;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -208,6 +209,7 @@ impl Leases {
             warming: HashSet::new(),
             draining: HashMap::new(),
             wanted: BTreeMap::new(),
+            reporting: None,
             left: false,
         };
         info!(shard = %self.identity.shard, ordinal = self.identity.ordinal, "clusters are held by leases");
@@ -229,6 +231,8 @@ struct Task {
     warming: HashSet<ClusterId>,
     draining: HashMap<ClusterId, u64>,
     wanted: BTreeMap<ClusterId, Wanted>,
+    /// Applications of clusters that nobody takes are being told so.
+    reporting: Option<tokio::task::JoinHandle<()>>,
     left: bool,
 }
 
@@ -265,6 +269,7 @@ impl Task {
                     }
                     self.look_at_warming();
                     self.look_at_draining();
+                    self.look_at_unowned();
                     self.step(Event::Tick);
                 }
             }
@@ -397,6 +402,47 @@ impl Task {
             self.draining.remove(&cluster);
             self.step(Event::Drained(cluster, epoch));
         }
+    }
+
+    /// Applications of clusters that nobody takes say so. One round at a time; a version in each patch sees to it that
+    /// nothing newer is written over.
+    fn look_at_unowned(&mut self) {
+        let now = since_boot();
+        if !self.node.leads(now) || self.reporting.as_ref().is_some_and(|round| !round.is_finished()) {
+            return;
+        }
+        let grace = unowned::grace(&self.leases.timing);
+        let mut patches = Vec::new();
+        for (cluster, since) in self.leases.known.view().unowned {
+            let passed = now.saturating_sub(since);
+            if passed < grace {
+                continue;
+            }
+            let since = self.ctx.clock.now() - passed;
+            for key in self.keys_of(&cluster) {
+                let Some(app) = self.ctx.apps.get(&key) else {
+                    continue;
+                };
+                if let Some(patch) = unowned::report(&app, &cluster.0, since) {
+                    patches.push((app, patch));
+                }
+            }
+        }
+        if patches.is_empty() {
+            return;
+        }
+        info!(
+            applications = patches.len(),
+            "applications of clusters that nobody takes become unknown"
+        );
+        let store = self.store.clone();
+        self.reporting = Some(tokio::spawn(async move {
+            for (app, patch) in patches {
+                store.report_unowned(&app, patch).await;
+            }
+            // What was written comes back by the watch.
+            tokio::time::sleep(COUNT).await;
+        }));
     }
 
     /// A cluster that no Application deploys to is not listed before one does.

@@ -280,6 +280,24 @@ fn too_large(error: &Error) -> bool {
         || error.message().contains("Request entity too large")
 }
 
+/// Patches an Application of a cluster that this process does not hold, if nobody has written it since it was seen.
+pub(crate) async fn report_over(target: &Target, app: &Application, mut patch: Value) -> Result<(), Error> {
+    let metadata = &app.metadata;
+    patch["metadata"] = json!({"uid": metadata.uid, "resourceVersion": metadata.resource_version});
+    let resource = api::applications();
+    let write = Write::default();
+    target
+        .patch(
+            &resource,
+            &metadata.namespace,
+            &metadata.name,
+            Patch::Merge(&patch),
+            &write,
+        )
+        .await?;
+    Ok(())
+}
+
 /// Says in the status of an Application that cannot be read what is wrong with it. The object is known by its place
 /// alone. An equal report is not written again, as the patch would change nothing but the time.
 pub(crate) async fn report_unreadable(target: &Target, place: &Place, message: &str) -> Result<(), Error> {

@@ -1,10 +1,11 @@
-//! The metrics port: `/metrics` in the text format Prometheus reads, `/healthz` beside it, `/readyz` for rollouts.
+//! The metrics port: `/metrics` in the text format Prometheus reads, `/livez`
+//! beside it (also as `/healthz`), `/readyz` for rollouts. `?verbose` names what was asked.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -32,7 +33,7 @@ pub enum Error {
 /// Answers whether the process is in order: an error is what is wrong, for people.
 pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What `/healthz` and `/readyz` ask; without a check the answer is yes.
+/// What `/livez` and `/readyz` ask; without a check the answer is yes.
 #[derive(Clone, Default)]
 pub struct Health {
     /// Must the process be restarted?
@@ -66,7 +67,8 @@ pub async fn serve(
     let bound = listener.local_addr().map_err(listen)?;
     let routes = Router::new()
         .route("/metrics", get(metrics))
-        .route("/healthz", get(healthz))
+        .route("/healthz", get(livez))
+        .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .with_state(Arc::new(Served { registry, health }));
     info!(address = %bound, "serving metrics");
@@ -85,18 +87,27 @@ async fn metrics(State(served): State<Arc<Served>>) -> Response {
     }
 }
 
-async fn healthz(State(served): State<Arc<Served>>) -> Response {
-    answer(served.health.live.as_ref())
+async fn livez(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Response {
+    answer("live", served.health.live.as_ref(), query.as_deref())
 }
 
-async fn readyz(State(served): State<Arc<Served>>) -> Response {
-    answer(served.health.ready.as_ref())
+async fn readyz(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Response {
+    answer("ready", served.health.ready.as_ref(), query.as_deref())
 }
 
-fn answer(check: Option<&Check>) -> Response {
+fn answer(name: &str, check: Option<&Check>, query: Option<&str>) -> Response {
+    let verbose = query.is_some_and(|query| query.split('&').any(|part| part == "verbose"));
     match check.map_or(Ok(()), |check| check()) {
+        Ok(()) if verbose => format!("[+]{name} ok\n").into_response(),
         Ok(()) => "ok".into_response(),
-        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason).into_response(),
+        Err(reason) => {
+            let text = if verbose {
+                format!("[-]{name} failed: {reason}\n")
+            } else {
+                reason
+            };
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
     }
 }
 
@@ -134,6 +145,13 @@ mod tests {
         assert!(metrics.contains("process_cpu_seconds_total "), "{metrics}");
         assert!(metrics.contains("\nprocess_resident_memory_bytes "), "{metrics}");
         assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+        assert!(get(address, "/livez?verbose").await.ends_with("[+]live ok\n"));
+        let verbose = get(address, "/readyz?verbose").await;
+        assert!(
+            verbose.starts_with("HTTP/1.1 503")
+                && verbose.ends_with("[-]ready failed: clusters are not listed yet\n"),
+            "{verbose}"
+        );
         let waiting = get(address, "/readyz").await;
         assert!(waiting.starts_with("HTTP/1.1 503") && waiting.ends_with("clusters are not listed yet"));
     }

@@ -505,31 +505,51 @@ impl Job<'_> {
                 })?;
         }
         let (key, options) = (&self.task.key, self.options());
-        let body = Patch::Apply {
-            object: self.desired,
-            force: true,
-        };
-        let call = || {
-            self.writer
-                .target
-                .patch(self.resource, &key.namespace, &key.name, body, &options)
-                .boxed()
-        };
-        match repeated(call).await {
-            Ok(written) => {
-                self.seen(written).await;
-                Ok(self.said(verb))
-            }
-            Err(error)
-                if (error.invalid() || error.conflict()) && self.task.options.force && live.is_some() =>
-            {
-                if let Some(current) = self.get().await? {
-                    self.recreate(self.desired, &current).await?;
+        let mut live = live;
+        for attempt in 1.. {
+            // What was looked at is what is changed. An object that is written to without a pause is bound by its uid alone in
+            // the end; after a migration its version is another anyway.
+            let bound = attempt < ATTEMPTS && self.task.options.migrate_from.is_none();
+            let object = live.as_ref().map(|current| self.bound_to(current, bound));
+            let body = Patch::Apply {
+                object: object.as_ref().unwrap_or(self.desired),
+                force: true,
+            };
+            let call = || {
+                self.writer
+                    .target
+                    .patch(self.resource, &key.namespace, &key.name, body, &options)
+                    .boxed()
+            };
+            match repeated(call).await {
+                Ok(written) => {
+                    self.seen(written).await;
+                    break;
                 }
-                Ok(self.said(verb))
+                Err(error) if error.conflict() && attempt < ATTEMPTS => live = self.get().await?,
+                Err(error)
+                    if (error.invalid() || error.conflict()) && self.task.options.force && live.is_some() =>
+                {
+                    if let Some(current) = self.get().await? {
+                        self.recreate(self.desired, &current).await?;
+                    }
+                    break;
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => Err(error.into()),
         }
+        Ok(self.said(verb))
+    }
+
+    /// The desired object with preconditions: only over this very object, and, if `version`, as it was seen.
+    fn bound_to(&self, current: &Value, version: bool) -> Value {
+        let mut object = self.desired.clone();
+        meta::set_field(&mut object, &["metadata", "uid"], json!(meta::uid(current)));
+        if version {
+            let version = meta::resource_version(current);
+            meta::set_field(&mut object, &["metadata", "resourceVersion"], json!(version));
+        }
+        object
     }
 
     async fn send(&self, patch: &argosy_diff::Patch) -> Result<Written, Error> {

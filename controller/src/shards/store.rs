@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use argosy_api::v1alpha1::Application;
 use argosy_kube_io::api::{self, Change, TypedWatch};
 use argosy_kube_io::target::{Delete, Propagation, Selection, Write};
 use argosy_kube_io::{Client, Error, Target};
@@ -14,6 +15,8 @@ use argosy_shard_coordinator::object::{Key, Object, Version};
 use argosy_shard_coordinator::wire;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{debug, warn};
+
+use crate::status;
 
 /// A call that has not been answered after so long may be done or not.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -103,6 +106,13 @@ impl Store {
                 debug!(%error, "read a lease");
                 Event::Unread(key)
             }
+        }
+    }
+
+    /// Says in an Application that nobody looks after its cluster. No fence covers that: its version does.
+    pub(super) async fn report_unowned(&self, app: &Application, patch: Value) {
+        if let Err(error) = status::report_over(&self.target, app, patch).await {
+            debug!(app = app.metadata.name, %error, "report that nobody looks after its cluster");
         }
     }
 
