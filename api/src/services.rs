@@ -1,4 +1,5 @@
-//! The services of the API server, one module a package, and the gRPC by which it asks the controllers.
+//! The services of the API server, one module a package, the gRPC by which it asks the controllers, and the one by which
+//! the repo-server asks config management plugins.
 //!
 //! Generated from `api/proto`; requests and answers carry the messages of [`crate::v1alpha1`]. Their serde derives are
 //! the JSON of the REST API: field names as in the `.proto` files, zero values left out as Go leaves them out.
@@ -23,6 +24,7 @@ packages! {
     events: "events";
     gpgkey: "gpgkey";
     notification: "notification";
+    plugin: "plugin";
     project: "project";
     repocreds: "repocreds";
     session: "session";

@@ -2,7 +2,7 @@
 //!
 //! | for a cluster | for people and CI, without a cluster |
 //! |---|---|
-//! | `controller`, `repo-server`, `server`, `crds`, `shards`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
+//! | `controller`, `repo-server`, `cmp-server`, `server`, `crds`, `shards`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
 //!
 //! With an API server, as Argo CD's own program: `login`, `logout`, `context`, `version`, `account`, `app`, `appset`,
 //! `proj`, `repo`, `repocreds`, `cluster`, `cert`, `gpg`. For shells and readers: `completion`, `man`.
@@ -44,6 +44,8 @@ enum Command {
     Controller(argosy_controller::Args),
     /// Run the repo-server: sources at a revision in, manifests out.
     RepoServer(argosy_repo_server::Args),
+    /// Run a config management plugin, in its sidecar.
+    CmpServer(argosy_cmp_server::Args),
     /// Run the API server: gRPC, gRPC-web and REST for people and tools.
     Server(argosy_server::Args),
     /// Print the CustomResourceDefinitions of Application, AppProject and ApplicationSet.
@@ -149,6 +151,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Man(args) => command::completion::man(Args::command(), &args),
         Command::Controller(args) => block_on(argosy_controller::run(args)).map(|()| ExitCode::SUCCESS),
         Command::RepoServer(args) => block_on(argosy_repo_server::run(args)).map(|()| ExitCode::SUCCESS),
+        Command::CmpServer(args) => block_on(argosy_cmp_server::run(args)).map(|()| ExitCode::SUCCESS),
         Command::Server(args) => block_on(argosy_server::run(args)).map(|()| ExitCode::SUCCESS),
         Command::Crds(args) => command::crds::run(&args),
         Command::Shards(args) => block_on(command::shards::run(args)),
@@ -181,6 +184,7 @@ fn with_component_name(mut args: Vec<OsString>) -> Vec<OsString> {
         Some("argocd-application-controller") => "controller",
         Some("argocd-repo-server") => "repo-server",
         Some("argocd-server") => "server",
+        Some("argocd-cmp-server") => "cmp-server",
         _ => return args,
     };
     args.insert(1, subcommand.into());

@@ -114,6 +114,23 @@ pub struct Args {
     /// network; `file://` allows repositories that are directories, `*` everything.
     #[arg(long, env = "ARGOSY_REPO_SERVER_ALLOW_INNER_HOSTS", value_delimiter = ',')]
     pub allow_inner_hosts: Vec<String>,
+    /// Directory of the sockets of config management plugins.
+    #[arg(
+        long,
+        env = "ARGOCD_PLUGINSOCKFILEPATH",
+        default_value = "/home/argocd/cmp-server/plugins"
+    )]
+    pub plugin_sockets: PathBuf,
+    /// Shell pattern of paths that plugins are not sent; may be given several times, or as one with semicolons.
+    #[arg(
+        long = "plugin-tar-exclude",
+        env = "ARGOCD_REPO_SERVER_PLUGIN_TAR_EXCLUSIONS",
+        value_delimiter = ';'
+    )]
+    pub plugin_tar_exclusions: Vec<String>,
+    /// Send plugins only the paths that an Application names by `argocd.argoproj.io/manifest-generate-paths`, and its own.
+    #[arg(long, env = "ARGOCD_REPO_SERVER_PLUGIN_USE_MANIFEST_GENERATE_PATHS")]
+    pub plugin_use_manifest_generate_paths: bool,
     /// The render worker; without it, the program of that name beside this one.
     #[arg(long, env = "ARGOSY_RENDER_WORKER")]
     pub render_worker: Option<PathBuf>,

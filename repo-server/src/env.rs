@@ -39,6 +39,17 @@ impl BuildEnv {
         }
     }
 
+    /// With one more variable.
+    pub fn with(mut self, name: &'static str, value: String) -> Self {
+        self.variables.insert(name, value);
+        self
+    }
+
+    /// All variables.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
     /// Whether something was made from the revision, so that another commit with the same files gives other output.
     pub fn used_revision(&self) -> bool {
         self.revision_used.load(Ordering::Relaxed)

@@ -90,6 +90,14 @@ pub enum Error {
         /// The tool's words.
         message: String,
     },
+    /// A config management plugin refused the source, or there is none that takes it. Argo CD's words.
+    #[error("CMP processing failed for application {app:?}: {message}")]
+    Plugin {
+        /// The Application.
+        app: String,
+        /// What went wrong, mostly in the plugin's words.
+        message: String,
+    },
     /// A tool did not finish in time and was killed.
     #[error("{what} did not finish within {} s", .after.as_secs_f64())]
     Deadline {
@@ -163,6 +171,7 @@ impl Error {
             | Error::Source(_)
             | Error::Manifest { .. }
             | Error::Render { .. }
+            | Error::Plugin { .. }
             | Error::Limit { .. }
             | Error::Unsupported(_) => Class::Stalled,
         }

@@ -131,6 +131,30 @@ pub fn from_json(file: &str, text: &[u8]) -> Result<Vec<Value>> {
     }
 }
 
+/// Reads one text of a tool that prints nothing but manifests: whatever else is in it is an error.
+///
+/// # Errors
+/// What is wrong, for people.
+pub(crate) fn from_output(text: &str) -> Result<Vec<Value>, String> {
+    let documents = yaml::parse_all(text.as_bytes(), &limits()).map_err(|error| error.to_string())?;
+    let mut objects = Vec::new();
+    for document in documents {
+        match document.value {
+            Value::Null => {}
+            Value::Object(map) if map.is_empty() => {}
+            Value::Object(map) => {
+                let kind = map.get("kind").and_then(Value::as_str);
+                if kind.is_none_or(str::is_empty) {
+                    return Err("Object 'Kind' is missing".into());
+                }
+                objects.push(Value::Object(map));
+            }
+            _ => return Err("the document is not an object".into()),
+        }
+    }
+    Ok(objects)
+}
+
 /// Expands Lists and drops what is empty: what comes out are the objects to apply, in order.
 ///
 /// # Errors

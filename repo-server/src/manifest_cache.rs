@@ -320,7 +320,8 @@ fn failure_ttl(error: &Error, attempts: u32) -> Duration {
         (Error::Version { .. } | Error::Authentication { .. } | Error::Repository { .. }, _) => {
             Duration::from_secs(30)
         }
-        (Error::Deadline { .. } | Error::Limit { .. } | Error::Worker { .. }, _) => {
+        // A plugin may fail at the content or at what it asks elsewhere; it alone knows.
+        (Error::Deadline { .. } | Error::Limit { .. } | Error::Worker { .. } | Error::Plugin { .. }, _) => {
             Duration::from_secs(60 << attempts.min(5)).min(Duration::from_secs(1800))
         }
         (_, Class::Stalled) => Duration::from_secs(600),

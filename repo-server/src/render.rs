@@ -21,9 +21,11 @@ use crate::metrics::Metrics;
 use crate::path::TreePath;
 use crate::source::detect::{self, SourceType};
 use crate::source::helm::Location;
+use crate::source::plugin::{self, Plugin, Plugins};
 use crate::source::{Output, directory, helm, jsonnet, kustomize, overrides, remote};
 use crate::tree::{Node, Tree};
 use crate::worker::Workers;
+use argosy_api::services::plugin::EnvEntry;
 use argosy_api::v1alpha1::{
     ApplicationSource, HelmOptions, KustomizeOptions, RefTarget, RepoCreds, Repository,
 };
@@ -84,6 +86,8 @@ pub struct Request {
     pub api_versions: Vec<String>,
     /// Marks; `None` leaves objects unmarked.
     pub tracking: Option<Tracking>,
+    /// Paths whose changes matter to the source, as annotated.
+    pub generate_paths: String,
     /// Tools that are switched off, by name of the source type.
     pub enabled_types: BTreeMap<String, bool>,
 }
@@ -122,6 +126,8 @@ pub struct Renderer {
     pub workers: Arc<Workers>,
     /// Jsonnet.
     pub jsonnet: jsonnet::Engine,
+    /// Config management plugins.
+    pub plugins: Plugins,
     /// Counters.
     pub metrics: Metrics,
     /// Budgets.
@@ -275,11 +281,30 @@ impl Renderer {
         let tree = &located.tree;
         let dir = tree.app_dir(&located.path)?;
         let source = overrides::apply(&request.source, tree, &dir, &request.app_name)?;
-        let source_type = detect::detect(&source, tree, &dir, &request.enabled_types)?;
+        let env = build_env(request, &located.revision, &source);
+        let for_plugins = plugin_request(request, located, &dir, &source);
         // Boxed, here and below: a future that holds all tools inside itself would be as large as a stack.
-        let outcome = Box::pin(self.run(request, located, refs, &dir, &source, source_type)).await;
+        let choice = Box::pin(self.plugins.choose(detect::explicit(&source)?, &for_plugins)).await?;
+        let (source_type, outcome) = match &choice.plugin {
+            Some(plugin) => {
+                tree.check_links(&dir)?;
+                let outcome = Box::pin(self.run_plugin(plugin, request, &for_plugins)).await;
+                (SourceType::Plugin, outcome)
+            }
+            None => {
+                let source_type = detect::detect(&source, tree, &dir, &request.enabled_types)?;
+                let outcome = self.run(request, located, refs, &dir, &source, &env, source_type);
+                (source_type, Box::pin(outcome).await)
+            }
+        };
         self.metrics.rendered(source_type.as_str(), outcome.is_ok());
         let mut output = outcome?;
+        if env.used_revision() {
+            output.reads.open.push("the revision itself".into());
+        }
+        if choice.looked {
+            output.reads.paths.push(dir.path.clone());
+        }
         output
             .reads
             .paths
@@ -299,26 +324,16 @@ impl Renderer {
         refs: &BTreeMap<String, Tree>,
         dir: &Node,
         source: &ApplicationSource,
+        env: &BuildEnv,
         source_type: SourceType,
     ) -> Result<Output> {
         let app = instance_app(&request.app_name);
-        let env = BuildEnv::new(
-            &app,
-            &request.namespace,
-            &request.project,
-            &located.revision,
-            &source.path,
-            &source.repo_url,
-            &source.target_revision,
-        );
         let scratch = tempfile::Builder::new()
             .prefix("render-")
             .tempdir_in(&self.scratch)
             .map_err(|e| Error::io("failed to create a private directory", e))?;
-        let outcome = match source_type {
-            SourceType::Plugin => Err(Error::Unsupported(
-                "config management plugins are not supported yet".into(),
-            )),
+        match source_type {
+            SourceType::Plugin => Err(Error::Source("the source names no plugin".into())),
             SourceType::Directory => {
                 located.tree.check_links(dir)?;
                 let options = source.directory.clone().unwrap_or_default();
@@ -326,7 +341,7 @@ impl Renderer {
                     tree: &located.tree,
                     dir,
                     options: &options,
-                    env: &env,
+                    env,
                     max_bytes: self.limits.directory_bytes,
                     jsonnet: &self.jsonnet,
                 }))
@@ -347,7 +362,7 @@ impl Renderer {
                     namespace: &request.namespace,
                     kube_version: &request.kube_version,
                     api_versions: &request.api_versions,
-                    env: &env,
+                    env,
                     schemes: &request.helm_options.values_file_schemes,
                     refs,
                     repos: &request.repos,
@@ -369,7 +384,7 @@ impl Renderer {
                     options: &request.kustomize_options,
                     kube_version: &request.kube_version,
                     api_versions: &request.api_versions,
-                    env: &env,
+                    env,
                     remotes: &remotes,
                     max_output: self.limits.output_bytes,
                 };
@@ -386,12 +401,22 @@ impl Renderer {
                     outcome => outcome,
                 }
             }
-        };
-        let mut output = outcome?;
-        if env.used_revision() {
-            output.reads.open.push("the revision itself".into());
         }
-        Ok(output)
+    }
+
+    async fn run_plugin(
+        &self,
+        plugin: &Plugin,
+        request: &Request,
+        source: &plugin::Request<'_>,
+    ) -> Result<Output> {
+        let git = if plugin.wants_git_credentials() && access::kind(&request.repo, "") == RepoKind::Git {
+            self.git.environment(&access::git(&request.repo)?).await?
+        } else {
+            Vec::new()
+        };
+        let git = git.into_iter().map(|(name, value)| EnvEntry { name, value });
+        self.plugins.render(plugin, source, git.collect()).await
     }
 
     /// Materialises the part of a tree below `base`.
@@ -535,6 +560,9 @@ impl Renderer {
         let mut key = Key::default();
         key.add(env!("CARGO_PKG_VERSION"));
         key.add(&self.policy);
+        for name in self.plugins.names() {
+            key.add(&name);
+        }
         key.request(request);
         for (name, tree) in refs {
             key.add(name);
@@ -576,6 +604,48 @@ fn chart_location(chart: Chart, version: String) -> Result<Located> {
         on_disk: Some(chart.directory),
         commit: None,
     })
+}
+
+/// The build environment of a source at a commit or version. The name is that of the instance, as in Argo CD: with the
+/// namespace for an Application outside of the control plane's.
+pub(crate) fn build_env(request: &Request, revision: &str, source: &ApplicationSource) -> BuildEnv {
+    BuildEnv::new(
+        &request.app_name,
+        &request.namespace,
+        &request.project,
+        revision,
+        &source.path,
+        &source.repo_url,
+        &source.target_revision,
+    )
+}
+
+/// A request as plugins are asked; they are told of the cluster too.
+pub(crate) fn plugin_request<'a>(
+    request: &'a Request,
+    located: &'a Located,
+    dir: &'a Node,
+    source: &'a ApplicationSource,
+) -> plugin::Request<'a> {
+    plugin::Request {
+        tree: &located.tree,
+        dir,
+        source,
+        app: &request.app_name,
+        env: build_env(request, &located.revision, source)
+            .with("KUBE_VERSION", numbers(&request.kube_version))
+            .with("KUBE_API_VERSIONS", request.api_versions.join(",")),
+        paths: &request.generate_paths,
+    }
+}
+
+/// The numbers of a version, without what distributions add: `v1.34.0-gke.100` is `1.34.0`.
+fn numbers(version: &str) -> String {
+    let version = version.trim().trim_start_matches('v');
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.');
+    version[..end.unwrap_or(version.len())]
+        .trim_end_matches('.')
+        .to_owned()
 }
 
 /// Whether a chart needs nothing outside its own directory.
@@ -631,6 +701,7 @@ impl Key {
             &request.namespace,
             &request.project,
             &request.kube_version,
+            &request.generate_paths,
         ] {
             self.add(text);
         }

@@ -4,7 +4,7 @@
 use crate::access::{self, RepoKind};
 use crate::error::{Class, Error, Result};
 use crate::path::TreePath;
-use crate::render::{Located, Manifests, Renderer, Request, Tracking, chart_repo, instance_app};
+use crate::render::{Located, Manifests, Renderer, Request, Tracking, build_env, chart_repo, plugin_request};
 use crate::source::detect::{self, SourceType};
 use crate::source::{helm, kustomize, overrides};
 use crate::tree::{Node, RawKind, Tree};
@@ -207,6 +207,7 @@ fn render_request(request: wire::ManifestRequest) -> Result<Request, Status> {
             method: request.tracking_method,
             installation_id: request.installation_id,
         }),
+        generate_paths: request.annotation_manifest_generate_paths,
         enabled_types: request.enabled_source_types.into_iter().collect(),
     })
 }
@@ -418,7 +419,9 @@ impl RepoServerService for Service {
     }
 
     async fn list_plugins(&self, _: Call<()>) -> Result<Response<wire::PluginList>, Status> {
-        Ok(Response::new(wire::PluginList::default()))
+        let names = self.renderer.plugins.names().into_iter();
+        let items = names.map(|name| wire::PluginInfo { name }).collect();
+        Ok(Response::new(wire::PluginList { items }))
     }
 
     async fn get_app_details(
@@ -771,19 +774,24 @@ async fn details(renderer: &Renderer, request: &Request) -> Result<wire::RepoApp
     let located = renderer.locate(request).await?;
     let dir = located.tree.app_dir(&located.path)?;
     let source = overrides::apply(&request.source, &located.tree, &dir, &request.app_name)?;
+    let mut answer = wire::RepoAppDetailsResponse::default();
+    let for_plugins = plugin_request(request, &located, &dir, &source);
+    let plugins = &renderer.plugins;
+    let choice = plugins.choose(detect::explicit(&source)?, &for_plugins).await?;
+    if let Some(plugin) = &choice.plugin {
+        answer.r#type = SourceType::Plugin.as_str().to_owned();
+        answer.plugin = Some(wire::PluginAppSpec {
+            parameters_announcement: plugins.announce(plugin, &for_plugins).await?,
+        });
+        return Ok(answer);
+    }
     let kind = detect::detect(&source, &located.tree, &dir, &request.enabled_types)?;
-    let mut answer = wire::RepoAppDetailsResponse {
-        r#type: kind.as_str().to_owned(),
-        ..Default::default()
-    };
+    answer.r#type = kind.as_str().to_owned();
     match kind {
         SourceType::Helm => answer.helm = Some(chart_details(renderer, &located, &source).await?),
         SourceType::Kustomize => answer.kustomize = Some(images(renderer, request, &located, &source).await?),
-        SourceType::Directory => answer.directory = Some(wire::DirectoryAppSpec::default()),
-        SourceType::Plugin => {
-            return Err(Error::Unsupported(
-                "config management plugins are not supported yet".into(),
-            ));
+        SourceType::Directory | SourceType::Plugin => {
+            answer.directory = Some(wire::DirectoryAppSpec::default());
         }
     }
     Ok(answer)
@@ -833,15 +841,7 @@ async fn images(
         .map_err(|e| Error::io("failed to create a private directory", e))?;
     let options = source.kustomize.clone().unwrap_or_default();
     let remotes = renderer.remotes(request, scratch.path());
-    let env = crate::env::BuildEnv::new(
-        &instance_app(&request.app_name),
-        &request.namespace,
-        &request.project,
-        &located.revision,
-        &source.path,
-        &source.repo_url,
-        &source.target_revision,
-    );
+    let env = build_env(request, &located.revision, source);
     let request = kustomize::Request {
         kustomize: &options,
         options: &request.kustomize_options,

@@ -12,7 +12,9 @@ use crate::materialise::Materialiser;
 use crate::metrics::Metrics;
 use crate::render::{Limits, Renderer};
 use crate::source::jsonnet;
+use crate::source::plugin::Plugins;
 use crate::worker::{self, Workers};
+use argosy_api::glob::Glob;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,8 +111,19 @@ pub(crate) fn renderer_of(
         max_memory: JSONNET_MEMORY,
         permits: Arc::new(tokio::sync::Semaphore::new(cores.max(2))),
     };
+    let patterns = args.plugin_tar_exclusions.iter().filter(|text| !text.is_empty());
+    let exclusions: Result<_, _> = patterns.map(|text| Glob::path(text)).collect();
+    let plugins = Plugins {
+        folder: args.plugin_sockets.clone(),
+        exclusions: exclusions.map_err(|error| Error::Source(error.to_string()))?,
+        declared_paths: args.plugin_use_manifest_generate_paths,
+        deadline: args.exec_timeout,
+        max_output: usize::try_from(MAX_OUTPUT).unwrap_or(usize::MAX),
+        scratch: scratch.clone(),
+    };
     Ok(Renderer {
         git,
+        plugins,
         charts,
         http,
         files,
@@ -124,8 +137,12 @@ pub(crate) fn renderer_of(
         scratch,
         child,
         policy: format!(
-            "inner {:?} files {} output {MAX_OUTPUT} submodules {}",
-            args.allow_inner_hosts, args.max_combined_directory_manifests_size, args.git_modules_enabled
+            "inner {:?} files {} output {MAX_OUTPUT} submodules {} plugins {:?} {}",
+            args.allow_inner_hosts,
+            args.max_combined_directory_manifests_size,
+            args.git_modules_enabled,
+            args.plugin_tar_exclusions,
+            args.plugin_use_manifest_generate_paths
         ),
         cache: ManifestCache::new(args.manifest_cache_size, args.repo_cache_expiration),
     })

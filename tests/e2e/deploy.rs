@@ -61,7 +61,7 @@ fn the_chart_names_a_value_that_it_does_not_know() {
 
 fn renders() -> Result<Vec<(String, Vec<Value>)>> {
     let mut renders = Vec::new();
-    for folder in ["crds", "base", "sharded", "ha", "server", "monitoring"] {
+    for folder in ["crds", "base", "plugins", "sharded", "ha", "server", "monitoring"] {
         renders.push((folder.to_owned(), render(folder, &[])?));
     }
     for values in VALUES {

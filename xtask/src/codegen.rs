@@ -40,6 +40,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("events", &["events/events.proto"]),
     ("gpgkey", &["gpgkey/gpgkey.proto"]),
     ("notification", &["notification/notification.proto"]),
+    ("plugin", &["plugin/plugin.proto"]),
     ("project", &["project/project.proto"]),
     ("repocreds", &["repocreds/repocreds.proto"]),
     (

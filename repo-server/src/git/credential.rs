@@ -118,6 +118,40 @@ impl Credentials {
     }
 }
 
+/// Variables by which another `git` asks an origin as whom we are. Only for HTTP: a key for SSH would have to lie in a file
+/// where that `git` runs.
+pub(super) fn environment(url: &GitUrl, credentials: &Credentials) -> Vec<(String, String)> {
+    if !matches!(url.scheme(), Scheme::Http | Scheme::Https) {
+        return Vec::new();
+    }
+    let header = if !credentials.bearer_token.is_empty() {
+        Some(format!("Bearer {}", credentials.bearer_token.expose()))
+    } else if !credentials.password.is_empty() {
+        Some(basic(&credentials.username, credentials.password.expose()))
+    } else {
+        None
+    };
+    let mut variables = vec![("GIT_TERMINAL_PROMPT", "0".to_owned())];
+    if let Some(header) = header {
+        variables.push(("GIT_CONFIG_COUNT", "1".into()));
+        variables.push(("GIT_CONFIG_KEY_0", format!("http.{}/.extraHeader", url.origin())));
+        variables.push(("GIT_CONFIG_VALUE_0", format!("Authorization: {header}")));
+    }
+    if credentials.insecure {
+        variables.push(("GIT_SSL_NO_VERIFY", "true".into()));
+    }
+    variables
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn basic(user: &str, password: &str) -> String {
+    use base64::Engine as _;
+    let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    format!("Basic {pair}")
+}
+
 /// Where administrators put certificates and host keys (mounted from `argocd-tls-certs-cm` and
 /// `argocd-ssh-known-hosts-cm`).
 #[derive(Clone, Debug)]
@@ -248,11 +282,7 @@ impl Session {
         let header = if !credentials.bearer_token.is_empty() {
             Some(format!("Bearer {}", credentials.bearer_token.expose()))
         } else if credentials.force_basic && !password.is_empty() {
-            use base64::Engine as _;
-            Some(format!(
-                "Basic {}",
-                base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"))
-            ))
+            Some(basic(&user, &password))
         } else {
             None
         };

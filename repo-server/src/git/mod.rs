@@ -540,6 +540,15 @@ impl Git {
         }
     }
 
+    /// Variables by which somebody else's `git` reaches a repository, and the others of its origin, as whom we do.
+    ///
+    /// # Errors
+    /// [`Error::Authentication`] and others of an app whose token is asked for.
+    pub(crate) async fn environment(&self, access: &Access) -> Result<Vec<(String, String)>> {
+        let credentials = self.tokens.credentials(&access.credentials).await?;
+        Ok(credential::environment(&access.url, &credentials))
+    }
+
     /// Resolves a revision to a full commit SHA, asking the repository where the text does not say it all.
     ///
     /// # Errors

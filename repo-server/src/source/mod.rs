@@ -6,6 +6,7 @@ pub mod helm;
 pub mod jsonnet;
 pub mod kustomize;
 pub mod overrides;
+pub mod plugin;
 pub mod remote;
 
 use crate::error::Error;

@@ -9,6 +9,7 @@ mod git;
 mod hostile_bytes;
 mod hostile_files;
 mod jail;
+mod plugins;
 mod render;
 mod replicas;
 mod service;

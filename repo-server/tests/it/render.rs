@@ -596,7 +596,7 @@ async fn a_commit_elsewhere_is_no_render_and_a_commit_here_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_names_several_tools_or_a_plugin_is_an_error() {
+async fn a_source_that_names_several_tools_is_an_error() {
     let repo = Repo::with(&CHART);
     let fixture = Fixture::new();
     let source = ApplicationSource {
@@ -608,15 +608,6 @@ async fn a_source_that_names_several_tools_or_a_plugin_is_an_error() {
     assert_eq!(
         error.to_string(),
         "multiple application sources defined: Kustomize,Helm"
-    );
-    let source = ApplicationSource {
-        plugin: Some(Default::default()),
-        ..at("web")
-    };
-    let error = fixture.render(&request(&repo, source)).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "config management plugins are not supported yet"
     );
     let mut request = request(&repo, at("web"));
     request.enabled_types.insert("Helm".into(), false);
