@@ -233,6 +233,7 @@ fn identify(tree: &Tree, mut paths: Vec<TreePath>) -> Option<Vec<(TreePath, Stri
     paths.dedup();
     // What lies below a path that was read as a whole is covered by it.
     let mut kept: Vec<(TreePath, String)> = Vec::new();
+    let mut ids = tree.content_ids();
     for path in paths {
         let covered = kept
             .iter()
@@ -242,7 +243,7 @@ fn identify(tree: &Tree, mut paths: Vec<TreePath>) -> Option<Vec<(TreePath, Stri
         if covered {
             continue;
         }
-        let id = tree.content_id(&path).ok()??;
+        let id = ids.of(&path).ok()??;
         kept.push((path, id));
     }
     // The id of a directory says what its links say, not what they lead to.
@@ -253,7 +254,7 @@ fn identify(tree: &Tree, mut paths: Vec<TreePath>) -> Option<Vec<(TreePath, Stri
         }
     }
     for path in links {
-        let id = tree.content_id(&path).ok()??;
+        let id = ids.of(&path).ok()??;
         kept.push((path, id));
     }
     Some(kept)
@@ -300,10 +301,15 @@ fn linked(tree: &Tree, path: &TreePath, links: &mut Vec<TreePath>, depth: usize)
 }
 
 fn unchanged(content: &Content, inputs: &Inputs<'_>) -> bool {
-    content.reads.iter().all(|read| {
-        let tree = inputs.tree(read.tree.as_deref());
-        let now = tree.and_then(|tree| tree.content_id(&read.path).ok().flatten());
-        now.as_deref() == Some(read.id.as_str())
+    let of_one_tree = content.reads.chunk_by(|a, b| a.tree == b.tree);
+    of_one_tree.into_iter().all(|reads| {
+        let Some(tree) = reads.first().and_then(|read| inputs.tree(read.tree.as_deref())) else {
+            return false;
+        };
+        let mut ids = tree.content_ids();
+        reads
+            .iter()
+            .all(|read| ids.of(&read.path).ok().flatten().as_deref() == Some(read.id.as_str()))
     })
 }
 

@@ -3,6 +3,10 @@
 //! No reader of this crate opens a path of the machine by itself: it asks a [`Tree`], and a tree answers only
 //! for what is below its root. A link that leaves the root is an error with its name.
 
+mod content_ids;
+
+pub use content_ids::ContentIds;
+
 use crate::error::{Error, Result};
 use crate::git::tree::GitTree;
 use crate::path::TreePath;
@@ -238,6 +242,11 @@ impl Tree {
                 None => "absent".into(),
             })),
         }
+    }
+
+    /// The same for many paths.
+    pub fn content_ids(&self) -> ContentIds<'_> {
+        ContentIds::new(self)
     }
 
     /// Refuses links below `directory` that leave the tree, in Argo CD's words.

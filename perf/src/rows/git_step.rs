@@ -124,8 +124,9 @@ impl Steps {
         for (nth, commit) in self.commits.iter().enumerate() {
             let tree = self.tree(commit).await?;
             let mut now = Vec::with_capacity(self.apps.len());
+            let mut ids = tree.content_ids();
             for app in self.apps.iter() {
-                now.push(tree.content_id(app)?);
+                now.push(ids.of(app)?);
             }
             touched += known.iter().zip(&now).filter(|(before, after)| before != after).count();
             known = now;

@@ -152,8 +152,13 @@ impl RepoClient {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn generate_manifest(&self, request: ManifestRequest) -> Result<ManifestResponse, Error> {
-        let key = Key::of(request.repo.as_ref()).part(&request.app_name, request.application_source.as_ref());
+    pub async fn generate_manifest(&self, mut request: ManifestRequest) -> Result<ManifestResponse, Error> {
+        let mut key =
+            Key::of(request.repo.as_ref()).part(&request.app_name, request.application_source.as_ref());
+        // What the caller has already does not change what is rendered.
+        let known = std::mem::take(&mut request.known_digest);
+        key.digest = Some(digest(&request));
+        request.known_digest = known;
         self.call(&key, request, async |mut client, request| {
             client.generate_manifest(request).await
         })
@@ -369,7 +374,7 @@ impl RepoClient {
         let about = About {
             repo: &key.repo,
             part: &key.part,
-            digest: *blake3::hash(&request.encode_to_vec()).as_bytes(),
+            digest: key.digest.unwrap_or_else(|| digest(&request)),
         };
         let all = async {
             let (mut tried, mut last) = (Vec::new(), None);
@@ -415,6 +420,12 @@ impl RepoClient {
 struct Key {
     repo: String,
     part: String,
+    /// Of what the answer follows from, if that is not the whole request.
+    digest: Option<[u8; 32]>,
+}
+
+fn digest(request: &impl prost::Message) -> [u8; 32] {
+    *blake3::hash(&request.encode_to_vec()).as_bytes()
 }
 
 impl Key {
@@ -422,6 +433,7 @@ impl Key {
         Key {
             repo: repo.map(|repo| repo.repo.clone()).unwrap_or_default(),
             part: String::new(),
+            digest: None,
         }
     }
 

@@ -17,6 +17,8 @@ use crate::{Config, Error, ring};
 
 /// How long the addresses of a name may be used again.
 const ADDRESSES_TTL: Duration = Duration::from_secs(5);
+/// How long a replica is asked again for what it was asked for. Not longer: a replica that comes is to get its part.
+const STAYS: Duration = Duration::from_secs(30);
 /// How long a replica that did not answer is asked after all others.
 const AVOIDED: Duration = Duration::from_secs(5);
 
@@ -52,8 +54,84 @@ struct State {
     replicas: HashMap<SocketAddr, Member>,
     traffic: Traffic,
     budget: Budget,
-    /// Requests under way, by digest: where, and how many callers wait for it.
-    shared: HashMap<[u8; 32], (SocketAddr, usize)>,
+    shared: Shared,
+}
+
+/// Where requests were sent, by digest. A place stands while callers wait there, and a while longer: its answer is known
+/// there, and whoever asks for the same next is not sent where it would have to be made again.
+#[derive(Default)]
+struct Shared {
+    places: HashMap<[u8; 32], Sent>,
+    /// When old places are looked for next.
+    crowd: usize,
+}
+
+struct Sent {
+    address: SocketAddr,
+    /// Callers who wait for it.
+    callers: usize,
+    since: Instant,
+}
+
+impl Sent {
+    fn stands(&self, now: Instant) -> bool {
+        self.callers > 0 || now.saturating_duration_since(self.since) < STAYS
+    }
+}
+
+impl Shared {
+    /// Where a request is known, unless that is too long ago.
+    fn place(&self, digest: &[u8; 32], now: Instant) -> Option<SocketAddr> {
+        let sent = self.places.get(digest).filter(|sent| sent.stands(now))?;
+        Some(sent.address)
+    }
+
+    /// Sends one more caller to an address; gives whether the others are there, and whether there were any.
+    fn join(&mut self, digest: [u8; 32], address: SocketAddr, now: Instant) -> Joined {
+        if self.places.len() >= self.crowd.max(1024) {
+            self.places.retain(|_, sent| sent.stands(now));
+            self.crowd = 2 * self.places.len();
+        }
+        match self.places.get_mut(&digest).filter(|sent| sent.stands(now)) {
+            Some(sent) if sent.address == address => {
+                sent.callers += 1;
+                if sent.callers > 1 {
+                    Joined::Others
+                } else {
+                    Joined::First
+                }
+            }
+            Some(sent) if sent.callers > 0 => Joined::Elsewhere,
+            _ => {
+                let sent = Sent {
+                    address,
+                    callers: 1,
+                    since: now,
+                };
+                self.places.insert(digest, sent);
+                Joined::First
+            }
+        }
+    }
+
+    /// One caller less; whether it was the last.
+    fn leave(&mut self, digest: &[u8; 32]) -> bool {
+        let Some(sent) = self.places.get_mut(digest) else {
+            return true;
+        };
+        sent.callers = sent.callers.saturating_sub(1);
+        sent.callers == 0
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Joined {
+    /// Nobody else waits for the same.
+    First,
+    /// Others wait for the same at the same replica.
+    Others,
+    /// Others wait for the same, at another replica.
+    Elsewhere,
 }
 
 /// An address, and the name of the configuration that it stands behind.
@@ -93,14 +171,8 @@ pub(crate) struct Chosen<'a> {
 impl Drop for Chosen<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        if self.joined {
-            match state.shared.get_mut(&self.digest) {
-                Some((_, callers)) if *callers > 1 => {
-                    *callers -= 1;
-                    return;
-                }
-                _ => drop(state.shared.remove(&self.digest)),
-            }
+        if self.joined && !state.shared.leave(&self.digest) {
+            return;
         }
         if let Some(replica) = state.replicas.get_mut(&self.address) {
             replica.load = replica.load.saturating_sub(1);
@@ -208,29 +280,24 @@ impl Pool {
             let replica = replicas.get(address);
             replica.is_some_and(|replica| replica.avoided_until.is_some_and(|until| until > now))
         });
-        let joins = shared
-            .get(&about.digest)
-            .map(|(address, _)| *address)
-            .filter(|address| !tried.contains(address) && replicas.contains_key(address));
-        let Some(address) = joins.or_else(|| order.first().copied()) else {
+        let well = |address: &SocketAddr| {
+            let replica = replicas.get(address);
+            replica.is_some_and(|replica| replica.avoided_until.is_none_or(|until| until <= now))
+        };
+        let known = shared
+            .place(&about.digest, now)
+            .filter(|address| !tried.contains(address) && well(address));
+        let Some(address) = known.or_else(|| order.first().copied()) else {
             return Ok(None);
         };
         let Some(replica) = replicas.get_mut(&address) else {
             return Ok(None);
         };
-        let joined = match shared.get_mut(&about.digest) {
-            Some((place, callers)) => {
-                let same = *place == address;
-                *callers += usize::from(same);
-                replica.load += usize::from(!same);
-                same
-            }
-            None => {
-                shared.insert(about.digest, (address, 1));
-                replica.load += 1;
-                true
-            }
-        };
+        let joined = shared.join(about.digest, address, now);
+        if joined != Joined::Others {
+            replica.load += 1;
+        }
+        let joined = joined != Joined::Elsewhere;
         Ok(Some(Chosen {
             address,
             channel: replica.channel.clone(),
@@ -306,5 +373,66 @@ impl Pool {
                 dial(address.to_string(), tls.clone(), name.clone())
             })),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [u8; 32] = [7; 32];
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn a_request_goes_where_its_answer_is_known_and_after_a_while_wherever_it_belongs() {
+        let (mut shared, now) = (Shared::default(), Instant::now());
+        assert_eq!(shared.place(&KEY, now), None);
+        assert!(shared.join(KEY, at(1), now) == Joined::First);
+        assert!(shared.join(KEY, at(1), now) == Joined::Others);
+        assert!(!shared.leave(&KEY), "one still waits");
+        assert!(shared.leave(&KEY));
+        let soon = now + STAYS / 2;
+        assert_eq!(shared.place(&KEY, soon), Some(at(1)), "the answer is known there");
+        assert!(
+            shared.join(KEY, at(1), soon) == Joined::First,
+            "it is work for the replica again"
+        );
+        let later = now + STAYS + Duration::from_secs(1);
+        assert_eq!(shared.place(&KEY, later), Some(at(1)), "somebody waits there");
+        shared.leave(&KEY);
+        assert_eq!(
+            shared.place(&KEY, later),
+            None,
+            "asking again and again does not keep it there"
+        );
+    }
+
+    #[test]
+    fn who_was_sent_elsewhere_is_nobodys_company() {
+        let (mut shared, now) = (Shared::default(), Instant::now());
+        shared.join(KEY, at(1), now);
+        assert!(shared.join(KEY, at(2), now) == Joined::Elsewhere);
+        assert_eq!(shared.place(&KEY, now), Some(at(1)));
+        shared.leave(&KEY);
+        assert!(
+            shared.join(KEY, at(2), now) == Joined::First,
+            "its replica did not answer"
+        );
+        assert_eq!(shared.place(&KEY, now), Some(at(2)));
+    }
+
+    #[test]
+    fn what_is_remembered_stays_bounded() {
+        let (mut shared, now) = (Shared::default(), Instant::now());
+        for n in 0..20_000_u32 {
+            let mut key = [0; 32];
+            key[..4].copy_from_slice(&n.to_le_bytes());
+            shared.join(key, at(1), now + Duration::from_millis(n.into()) * 100);
+            shared.leave(&key);
+        }
+        assert!(shared.places.len() < 2048, "{}", shared.places.len());
     }
 }

@@ -108,8 +108,18 @@ pub struct Charts {
     oci: oci::Registries,
     indexes: Answers<Arc<Index>>,
     tags: Answers<Arc<Vec<String>>>,
+    artifacts: Answers<Artifact>,
     /// What a version was found to be, so that a chart that was unpacked is not downloaded again to learn its digest.
     digests: Mutex<HashMap<(String, String, String, String), String>>,
+}
+
+/// What a reference to an artifact was found to be.
+#[derive(Clone)]
+struct Artifact {
+    /// Of its manifest.
+    digest: String,
+    /// Name of the directory that it is unpacked in.
+    unpacked: String,
 }
 
 type Cell<T> = Arc<tokio::sync::Mutex<Option<(Instant, T)>>>;
@@ -134,6 +144,7 @@ impl Charts {
             oci,
             indexes: Mutex::default(),
             tags: Mutex::default(),
+            artifacts: Mutex::default(),
             digests: Mutex::default(),
         }
     }
@@ -355,13 +366,49 @@ impl Charts {
         } else {
             revision.to_owned()
         };
-        let (archive, digest) = self.oci.artifact(repo, &reference, MAX_ARCHIVE).await?;
+        let asked = Instant::now();
+        let cell = self
+            .artifacts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(repo.key(&reference))
+            .or_default()
+            .clone();
+        let mut cached = cell.lock().await;
+        let held = match &*cached {
+            Some((at, artifact)) => {
+                let directory = self.files.directory(&artifact.unpacked, |_| Err(absent())).await;
+                directory.ok().map(|directory| (*at, artifact.clone(), directory))
+            }
+            None => None,
+        };
+        // A digest says the same for ever, a tag as long as anything that a registry says.
+        if let Some((at, artifact, directory)) = &held
+            && (reference.starts_with("sha256:") || *at >= asked || !fresh && at.elapsed() < self.ttl)
+        {
+            return Ok((directory.clone(), artifact.digest.clone()));
+        }
+        let started = Instant::now();
+        let have = held.as_ref().map(|(_, artifact, _)| artifact.digest.as_str());
+        let (archive, digest) = self.oci.artifact(repo, &reference, MAX_ARCHIVE, have).await?;
+        if let (None, Some((_, artifact, directory))) = (&archive, held) {
+            *cached = Some((started, artifact));
+            return Ok((directory, digest));
+        }
+        let archive = archive.unwrap_or_default();
         let limits = self.limits;
-        let name = format!("oci-{}", hex_sha256(&archive));
+        let unpacked = format!("oci-{}", hex_sha256(&archive));
         let directory = self
             .files
-            .directory(&name, move |path| archive::unpack(&archive, path, limits))
+            .directory(&unpacked, move |path| archive::unpack(&archive, path, limits))
             .await?;
+        *cached = Some((
+            started,
+            Artifact {
+                digest: digest.clone(),
+                unpacked,
+            },
+        ));
         Ok((directory, digest))
     }
 

@@ -8,6 +8,7 @@ use crate::http::Http;
 use crate::metrics::Metrics;
 use oci_client::client::{Certificate, CertificateEncoding, Client, ClientConfig, ClientProtocol};
 use oci_client::errors::OciDistributionError;
+use oci_client::manifest::OciImageManifest;
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Reference, RegistryOperation};
 use std::collections::{BTreeMap, HashMap};
@@ -38,6 +39,13 @@ pub(super) struct Registries {
     metrics: Metrics,
     /// Registries whose token service was looked at, and when.
     checked: Mutex<HashMap<String, Instant>>,
+}
+
+/// A manifest, its digest, and the client that was let in to read it.
+struct Found {
+    client: Client,
+    manifest: OciImageManifest,
+    digest: String,
 }
 
 impl Registries {
@@ -200,62 +208,64 @@ impl Registries {
         limit: u64,
     ) -> Result<Vec<u8>> {
         let reference = Self::reference(repo, chart, &version.replace('+', "_"))?;
-        Ok(self.layer(repo, &reference, &CHART_LAYERS, limit).await?.0)
+        let found = self.manifest(repo, &reference).await?;
+        self.layer(repo, &reference, &found, &CHART_LAYERS, limit).await
     }
 
-    /// Pulls the one layer of an artifact.
+    /// Pulls the one layer of an artifact, with the digest of its manifest; no layer if that digest is the one that we
+    /// `have`.
     pub(super) async fn artifact(
         &self,
         repo: &ChartRepo,
         tag: &str,
         limit: u64,
-    ) -> Result<(Vec<u8>, String)> {
+        have: Option<&str>,
+    ) -> Result<(Option<Vec<u8>>, String)> {
         let reference = Self::reference(repo, "", tag)?;
-        self.layer(repo, &reference, &ARTIFACT_LAYERS, limit).await
+        let found = self.manifest(repo, &reference).await?;
+        if have == Some(found.digest.as_str()) {
+            return Ok((None, found.digest));
+        }
+        let layer = self
+            .layer(repo, &reference, &found, &ARTIFACT_LAYERS, limit)
+            .await?;
+        Ok((Some(layer), found.digest))
     }
 
     /// What the manifest of an artifact says about it.
     pub(super) async fn annotations(&self, repo: &ChartRepo, tag: &str) -> Result<BTreeMap<String, String>> {
         let reference = Self::reference(repo, "", tag)?;
+        let found = self.manifest(repo, &reference).await?;
+        Ok(found.manifest.annotations.unwrap_or_default())
+    }
+
+    async fn manifest(&self, repo: &ChartRepo, reference: &Reference) -> Result<Found> {
         let client = self.client(repo, reference.registry()).await?;
         let auth = auth(repo);
         let manifest = async {
-            client.auth(&reference, &auth, RegistryOperation::Pull).await?;
-            client.pull_image_manifest(&reference, &auth).await
+            client.auth(reference, &auth, RegistryOperation::Pull).await?;
+            client.pull_image_manifest(reference, &auth).await
         };
-        let (manifest, _) = self
-            .request(
-                repo,
-                "resolve-revision",
-                "failed to read the manifest of",
-                manifest,
-            )
-            .await?;
-        Ok(manifest.annotations.unwrap_or_default())
+        let attempted = "failed to read the manifest of";
+        let answer = self.request(repo, "resolve-revision", attempted, manifest);
+        let (manifest, digest) = answer.await?;
+        Ok(Found {
+            client,
+            manifest,
+            digest,
+        })
     }
 
     async fn layer(
         &self,
         repo: &ChartRepo,
         reference: &Reference,
+        found: &Found,
         kinds: &[&str],
         limit: u64,
-    ) -> Result<(Vec<u8>, String)> {
-        let client = self.client(repo, reference.registry()).await?;
-        let auth = auth(repo);
+    ) -> Result<Vec<u8>> {
+        let Found { client, manifest, .. } = found;
         let shown = format!("oci://{reference}");
-        let manifest = async {
-            client.auth(reference, &auth, RegistryOperation::Pull).await?;
-            client.pull_image_manifest(reference, &auth).await
-        };
-        let (manifest, digest) = self
-            .request(
-                repo,
-                "resolve-revision",
-                "failed to read the manifest of",
-                manifest,
-            )
-            .await?;
         let found: Vec<_> = manifest
             .layers
             .iter()
@@ -300,7 +310,7 @@ impl Registries {
                 message: format!("its digest is {found}, the manifest says {}", layer.digest),
             });
         }
-        Ok((archive, digest))
+        Ok(archive)
     }
 
     async fn request<T>(

@@ -286,6 +286,58 @@ async fn a_chart_comes_from_a_registry_by_version_or_range() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_is_pulled_once_however_often_its_tag_is_asked_for() {
+    let server = registry().await;
+    let mut request = Request {
+        repo: Repository {
+            repo: format!("oci://{}/charts/web", server.address),
+            r#type: "oci".into(),
+            insecure_oci_force_http: true,
+            username: "ada".into(),
+            password: "pass".into(),
+            ..Repository::default()
+        },
+        source: ApplicationSource {
+            path: "web".into(),
+            target_revision: "1.2.3".into(),
+            ..Default::default()
+        },
+        app_name: "shop".into(),
+        ..Request::default()
+    };
+    let asked = |what: &str| {
+        let seen = server.seen.lock().unwrap();
+        seen.iter()
+            .filter(|seen| seen.basic().is_some() && seen.path.contains(what))
+            .count()
+    };
+    let fixture = Fixture::new();
+    let first = fixture.renderer.manifests(&request).await.unwrap();
+    assert_eq!((asked("/manifests/"), asked("/blobs/")), (1, 1));
+    for _ in 0..3 {
+        assert_eq!(
+            fixture.renderer.manifests(&request).await.unwrap().revision,
+            first.revision
+        );
+    }
+    assert_eq!(
+        (asked("/manifests/"), asked("/blobs/")),
+        (1, 1),
+        "what a tag means is known for a while"
+    );
+    request.no_revision_cache = true;
+    fixture.renderer.manifests(&request).await.unwrap();
+    assert_eq!(
+        (asked("/manifests/"), asked("/blobs/")),
+        (2, 1),
+        "it means the same as before"
+    );
+    // Somebody else's right to read it is asked for, whatever we have.
+    request.repo.password = "wrong".into();
+    assert!(fixture.renderer.manifests(&request).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn value_files_by_url_need_an_allowed_scheme() {
     let server = Http::start(None, |_| answer(200, "text: from the web\n")).await;
     let repo = Repo::with(&CHART);

@@ -279,3 +279,62 @@ async fn a_thousand_requests_at_once_cost_one_render_a_key() {
         "{text}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_content_are_the_same_asked_one_by_one_and_on_one_way() {
+    use argosy_repo_server::path::TreePath;
+    use argosy_repo_server::tree::Tree;
+    let repo = Repo::with(&[
+        ("a/b/c.yaml", "1"),
+        ("a/b/d", "2"),
+        ("a/b2/c.yaml", "3"),
+        ("ab/x", "4"),
+        ("top", "5"),
+    ]);
+    std::os::unix::fs::symlink("../a/b", repo.path().join("ab/link")).unwrap();
+    std::os::unix::fs::symlink("../../outside", repo.path().join("ab/out")).unwrap();
+    let commit = repo.commit(&[]);
+    let fixture = Fixture::new();
+    let access = argosy_repo_server::access::git(&request(&repo, Default::default()).repo).unwrap();
+    let tree = Tree::Git(
+        fixture
+            .renderer
+            .commit(&access, &commit, false)
+            .await
+            .unwrap()
+            .tree(),
+    );
+    let mut paths: Vec<TreePath> = [
+        "",
+        "a",
+        "a/b",
+        "a/b/c.yaml",
+        "a/b/c.yaml/x",
+        "a/b/d",
+        "a/b/e",
+        "a/b2",
+        "a/b2/c.yaml",
+        "a/c",
+        "ab",
+        "ab/link",
+        "ab/link/d",
+        "ab/link/none",
+        "ab/x",
+        "top",
+        "top/x",
+        "zz/y",
+    ]
+    .map(|path| TreePath::parse(path).unwrap())
+    .to_vec();
+    for _ in 0..2 {
+        let mut ids = tree.content_ids();
+        for path in &paths {
+            assert_eq!(ids.of(path).unwrap(), tree.content_id(path).unwrap(), "{path:?}");
+        }
+        paths.reverse();
+    }
+    let out = TreePath::parse("ab/out").unwrap();
+    let mut ids = tree.content_ids();
+    assert_eq!(ids.of(&out), tree.content_id(&out));
+    assert!(ids.of(&out).is_err());
+}
