@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::manifest;
 use crate::path::TreePath;
 use crate::source::detect::SourceType;
-use crate::source::{Output, Reads};
+use crate::source::{Notes, Output, Reads};
 use crate::tree::{Node, Tree};
 use argosy_api::annotation;
 use argosy_api::glob::Glob;
@@ -223,6 +223,7 @@ impl Plugins {
             objects,
             reads,
             commands: Vec::new(),
+            notes: Notes::default(),
         })
     }
 
