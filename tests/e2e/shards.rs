@@ -2,8 +2,8 @@
 //!
 //! The target clusters are several addresses of one API server; what counts is who owns them.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,18 @@ fn clusters_always_find_an_owner_and_never_two() {
         shards.settled(&api, "three shards start").await?;
         all_synced(&api, &repository.head()?).await?;
         assert_eq!(shards.owners(&api).await?.len(), 3, "each has something to do");
+
+        let metrics = get(shards.metrics("a"), "/metrics").await?;
+        for name in watched_metrics()? {
+            let told =
+                |line: &str| line.starts_with(&format!("{name}{{")) || line.starts_with(&format!("{name} "));
+            assert!(
+                metrics.lines().any(told),
+                "rules or dashboard name {name}, which no shard tells"
+            );
+        }
+        let live = get(shards.metrics("a"), "/livez?verbose").await?;
+        assert!(live.ends_with("[+]live ok\n"), "{live}");
 
         // The API server finds the owner of each cluster among them.
         let controllers = format!("--controller={}", shards.trees().join(","));
@@ -130,8 +142,56 @@ fn clusters_always_find_an_owner_and_never_two() {
         shards.settled(&api, "from five to two").await?;
         repository.write("app/one.yaml", &config_map("one", "3"))?;
         let third = repository.commit("three")?;
+        all_synced(&api, &third).await?;
+
+        // Nobody takes the clusters of a lost shard: their Applications say so, until somebody does.
+        drain(&["b"])?;
+        shards.settled_without(&api, "b", "one is drained").await?;
+        shards.kill("f");
+        for number in 0..CLUSTERS {
+            wait_app(&api, NAMESPACE, &format!("app-{number}"), "Unknown", |app| {
+                let conditions = app["status"]["conditions"].to_string();
+                app["status"]["sync"]["status"] == "Unknown"
+                    && app["status"]["health"]["status"] == "Unknown"
+                    && conditions.contains("No shard looks after cluster")
+            })
+            .await?;
+        }
+        drain(&["b", "--undo"])?;
         all_synced(&api, &third).await
     });
+}
+
+/// The metrics that the alert rules and the dashboard of `deploy/monitoring` look at.
+fn watched_metrics() -> Result<BTreeSet<String>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/monitoring");
+    let mut names = BTreeSet::new();
+    for file in ["rules.yaml", "dashboard.json"] {
+        let text = std::fs::read_to_string(folder.join(file))?;
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let is_metric = |word: &&str| {
+            ["argosy_", "argocd_", "process_", "workqueue_"]
+                .iter()
+                .any(|prefix| word.starts_with(prefix))
+        };
+        names.extend(words.filter(is_metric).map(str::to_owned));
+    }
+    assert!(names.contains("argosy_cluster_unowned_seconds"), "{names:?}");
+    Ok(names)
+}
+
+/// `argosy shards drain`, as people say it.
+fn drain(args: &[&str]) -> Result<()> {
+    let done = Command::new(harness::program())
+        .args(["shards", "drain"])
+        .args(args)
+        .arg(format!("--namespace={NAMESPACE}"))
+        .env("KUBECONFIG", harness::cluster().kubeconfig())
+        .status()?;
+    if !done.success() {
+        bail!("argosy shards drain {args:?}: {done}");
+    }
+    Ok(())
 }
 
 /// A listener of its own that leads to the API server: another cluster, as far as anybody can tell.
@@ -237,6 +297,8 @@ struct Shard {
     process: Child,
     /// Where it tells the API server about live state.
     tree: String,
+    /// Where it tells its metrics.
+    metrics: String,
 }
 
 impl Shards {
@@ -244,6 +306,7 @@ impl Shards {
         let log: PathBuf = harness::scratch(&format!("shard-{name}")).join("log");
         let log = std::fs::File::create(log)?;
         let tree_port = free_port()?;
+        let metrics = format!("127.0.0.1:{}", free_port()?);
         let process = Command::new(harness::program())
             .args([
                 "controller",
@@ -252,7 +315,7 @@ impl Shards {
                 &format!("--namespace={NAMESPACE}"),
                 &format!("--kubeconfig={}", harness::cluster().kubeconfig().display()),
                 &format!("--repo-server={}", installation.repo_server_address()),
-                &format!("--metrics-address=127.0.0.1:{}", free_port()?),
+                &format!("--metrics-address={metrics}"),
                 "--app-resync=3s",
                 "--app-resync-jitter=0",
             ])
@@ -265,8 +328,17 @@ impl Shards {
             .spawn()
             .context("start a shard")?;
         let tree = format!("127.0.0.1:{tree_port}");
-        self.0.insert(name.to_owned(), Shard { process, tree });
+        let shard = Shard {
+            process,
+            tree,
+            metrics,
+        };
+        self.0.insert(name.to_owned(), shard);
         Ok(())
+    }
+
+    fn metrics(&self, name: &str) -> &str {
+        &self.0[name].metrics
     }
 
     fn trees(&self) -> Vec<String> {
