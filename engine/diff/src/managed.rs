@@ -101,14 +101,17 @@ pub(crate) struct Owners {
     pub(crate) others: Vec<Fields>,
 }
 
-/// Managers that are parts of Kubernetes: what they set is how Kubernetes works, and not somebody's change.
-const KUBERNETES: [&str; 6] = [
+/// Managers that are parts of Kubernetes: what they set is how Kubernetes works, and not somebody's change. The last two are distributions that
+/// run all parts as one program.
+const KUBERNETES: [&str; 8] = [
     "cloud-controller-manager",
     "clusterrole-aggregation-controller",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
     "kubelet",
+    "k3s",
+    "kubelite",
 ];
 
 /// What of `live` belongs to Git or to Kubernetes itself, and what anybody else has set. Subresources, as `status`, are nobody's here.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use argosy_object::{Value, meta};
 use serde::{Deserialize, Serialize};
 
+use crate::marks::Marks;
 use crate::phase::Phase;
 
 /// Annotation that makes an object a hook: comma list of [`HookType`].
@@ -151,19 +152,18 @@ pub enum Role {
 impl Role {
     /// What its annotations say.
     pub fn of(object: &Value) -> Role {
-        let own = meta::annotation(object, ANNOTATION);
-        let helm = meta::annotation(object, HELM);
-        let marked = own.is_some() || helm.is_some_and(|value| value != "crd-install");
-        if !marked {
+        let marks = Marks::of(object);
+        let helm = || marks.text(HELM).is_some_and(|value| value != "crd-install");
+        if marks.text(ANNOTATION).is_none() && !helm() {
             return Role::Resource;
         }
-        let types = types(object);
+        let types = types(marks);
         if types == [HookType::Skip] {
             return Role::Skipped;
         }
         Role::Hook(Hook {
             types,
-            delete_policies: delete_policies(object),
+            delete_policies: delete_policies(marks),
         })
     }
 }
@@ -192,7 +192,7 @@ impl Hook {
 
 /// True if the object says `Skip` and nothing else: it belongs to the Application, and a sync leaves it alone.
 pub fn skipped(object: &Value) -> bool {
-    types(object) == [HookType::Skip]
+    types(Marks::of(object)) == [HookType::Skip]
 }
 
 /// True if the object is a hook of this type.
@@ -208,19 +208,21 @@ pub fn has_finalizer(object: &Value) -> bool {
 }
 
 /// The types an object declares: its own annotation, and only when that names none, Helm's.
-fn types(object: &Value) -> Vec<HookType> {
-    let own = distinct(meta::annotation_list(object, ANNOTATION).filter_map(|text| text.parse().ok()));
+fn types(marks: Marks<'_>) -> Vec<HookType> {
+    let own = distinct(marks.list(ANNOTATION).filter_map(|text| text.parse().ok()));
     if own.is_empty() {
-        distinct(meta::annotation_list(object, HELM).filter_map(HookType::from_helm))
+        distinct(marks.list(HELM).filter_map(HookType::from_helm))
     } else {
         own
     }
 }
 
 /// The union of the own policies and Helm's; `BeforeHookCreation` if there is none.
-fn delete_policies(object: &Value) -> Vec<DeletePolicy> {
-    let own = meta::annotation_list(object, DELETE_POLICY_ANNOTATION).filter_map(DeletePolicy::parse);
-    let helm = meta::annotation_list(object, HELM_DELETE_POLICY).filter_map(DeletePolicy::from_helm);
+fn delete_policies(marks: Marks<'_>) -> Vec<DeletePolicy> {
+    let own = marks
+        .list(DELETE_POLICY_ANNOTATION)
+        .filter_map(DeletePolicy::parse);
+    let helm = marks.list(HELM_DELETE_POLICY).filter_map(DeletePolicy::from_helm);
     let mut policies = distinct(own.chain(helm));
     if policies.is_empty() {
         policies.push(DeletePolicy::BeforeHookCreation);

@@ -9,6 +9,7 @@
 pub mod autosync;
 pub mod hold;
 pub mod hook;
+mod marks;
 pub mod options;
 pub mod order;
 pub mod phase;

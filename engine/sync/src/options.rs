@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-use argosy_object::{Value, meta};
+use argosy_object::Value;
 use serde::{Deserialize, Serialize};
+
+use crate::marks::Marks;
 
 /// Annotation with the options of one resource, a comma list of `Key=value`.
 pub const ANNOTATION: &str = "argocd.argoproj.io/sync-options";
@@ -32,7 +34,11 @@ impl SyncOptions {
 
     /// The options written on an object.
     pub fn on(object: &Value) -> Self {
-        SyncOptions::parse(meta::annotation_list(object, ANNOTATION))
+        SyncOptions::of(Marks::of(object))
+    }
+
+    fn of(marks: Marks<'_>) -> Self {
+        SyncOptions::parse(marks.list(ANNOTATION))
     }
 
     /// The value of an option, if it is given.
@@ -151,8 +157,9 @@ pub fn resource_options(
     desired: Option<&Value>,
     live: Option<&Value>,
 ) -> ResourceOptions {
-    let on_desired = desired.map(SyncOptions::on).unwrap_or_default();
-    let on_live = live.map(SyncOptions::on).unwrap_or_default();
+    let (marks, marks_live) = (desired.map(Marks::of), live.map(Marks::of));
+    let on_desired = marks.map(SyncOptions::of).unwrap_or_default();
+    let on_live = marks_live.map(SyncOptions::of).unwrap_or_default();
     let stated = |key| on_desired.flag(key).or_else(|| app.flag(key));
     let stated_anywhere = |key| {
         on_desired
@@ -160,9 +167,8 @@ pub fn resource_options(
             .or_else(|| on_live.flag(key))
             .or_else(|| app.flag(key))
     };
-    let own = desired.or(live);
-    let kept =
-        own.is_some_and(|object| meta::annotation_list(object, HELM_POLICY).any(|policy| policy == "keep"));
+    let own = marks.or(marks_live);
+    let kept = own.is_some_and(|marks| marks.list(HELM_POLICY).any(|policy| policy == "keep"));
     let removal = |key| {
         let value = if desired.is_some() {
             on_desired.get(key)
@@ -178,7 +184,7 @@ pub fn resource_options(
     };
     let migrate = stated("ClientSideApplyMigration").unwrap_or(true);
     let manager = own
-        .and_then(|object| meta::annotation(object, MIGRATION_MANAGER_ANNOTATION))
+        .and_then(|marks| marks.text(MIGRATION_MANAGER_ANNOTATION))
         .or(migration_manager)
         .filter(|name| !name.is_empty());
     let replace = stated_anywhere("Replace").unwrap_or(false);

@@ -1,6 +1,8 @@
 //! The wave of a resource: the steps inside a phase.
 
-use argosy_object::{Value, meta};
+use argosy_object::Value;
+
+use crate::marks::Marks;
 
 /// Annotation with the wave, a signed decimal integer.
 pub const ANNOTATION: &str = "argocd.argoproj.io/sync-wave";
@@ -8,7 +10,8 @@ const HELM_WEIGHT: &str = "helm.sh/hook-weight";
 
 /// The wave written on an object: its own annotation, else Helm's hook weight, else 0. What is no integer counts as absent.
 pub fn of(object: &Value) -> i64 {
-    let integer = |key| meta::annotation(object, key).and_then(parse);
+    let marks = Marks::of(object);
+    let integer = |key| marks.text(key).and_then(parse);
     integer(ANNOTATION).or_else(|| integer(HELM_WEIGHT)).unwrap_or(0)
 }
 

@@ -8,7 +8,6 @@ use argosy_object::{Path, Value};
 
 use super::Merge;
 use super::place::At;
-use crate::LAST_APPLIED;
 use crate::ignore::path::{self, Step, Steps};
 use crate::managed::{Owned, locate};
 use crate::node::Node;
@@ -81,9 +80,12 @@ impl Merge<'_, '_, '_> {
                         .and_then(|desired| desired.get(name))
                         .filter(|stated| !stated.is_null());
                     steps.push(Step::Field(name.to_owned()));
-                    // The labels and annotations of an object are there without anybody.
-                    let is_place = steps.len() == 1 && name == "metadata";
-                    if is_place || stated.is_some() || below.kept.is_some() {
+                    // Labels and annotations are asked one by one, whoever came first.
+                    let one_by_one = steps.len() == 1 && name == "metadata"
+                        || matches!(name, "labels" | "annotations")
+                            && present.is_object()
+                            && !others.is_leaf();
+                    if one_by_one || stated.is_some() || below.kept.is_some() {
                         self.look(below, stated, present, &here, steps, gone);
                     } else if !here.is_default(present, at.is_map()) {
                         self.record(&here, None, Some(present), BY_OTHERS);
@@ -140,14 +142,27 @@ fn spare(live: &Value, place: Steps, ignored: &[Steps], gone: &mut Vec<Steps>) {
     }
 }
 
-/// Of metadata only labels and annotations say what an object is, and the record of the last apply is no annotation of anybody's.
+/// Of metadata only labels and annotations say what an object is, and of those the names that Kubernetes keeps for itself are its parts' business
+/// (the revision of a Deployment, the record of the last apply, a restart), under whatever manager a distribution writes them.
 fn may_go(at: &At<'_>, steps: &Steps, name: &str) -> bool {
     match (steps.len(), at.name) {
         (0, _) => name != "status",
         (1, "metadata") => matches!(name, "labels" | "annotations"),
-        (2, "annotations") => name != LAST_APPLIED,
+        (_, "labels" | "annotations") => !is_reserved(name),
         _ => true,
     }
+}
+
+/// Whether a label or annotation is in a domain that Kubernetes keeps for itself.
+fn is_reserved(name: &str) -> bool {
+    let Some((domain, _)) = name.split_once('/') else {
+        return false;
+    };
+    ["kubernetes.io", "k8s.io"].iter().any(|reserved| {
+        domain
+            .strip_suffix(reserved)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
 }
 
 /// The names of the key fields in `k:{…}`.
