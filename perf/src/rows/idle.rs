@@ -127,7 +127,7 @@ async fn follow(servers: &Servers, dir: &Path, faster: u32, tasks: &Tasks) -> Re
         namespace: NAMESPACE.to_owned(),
         sink: Arc::new(Nobody),
         rules: Rules {
-            owner: Arc::new(app_of),
+            owner: Arc::new(|object, _| app_of(object)),
             watched: Arc::new(|_, _| true),
             matters: Arc::new(|_, _| true),
             in_cluster_enabled: true,
