@@ -42,7 +42,7 @@ fn each_hook_runs_once_and_the_end_is_what_git_asks_for() {
 struct Journal {
     version: u64,
     results: Vec<ResourceResult>,
-    phase: Option<OperationPhase>,
+    ended: bool,
 }
 
 struct World {
@@ -93,7 +93,7 @@ impl World {
                 self.arrive_late();
                 return u64::from(owner);
             }
-            self.pass(25 + self.chance.i64(0..15));
+            self.pass_up_to(25, 40);
         }
         0
     }
@@ -120,7 +120,7 @@ impl World {
                 Step::Pause { .. } => self.save(&mut version, &progress, None)?,
                 Step::Wait(_) => {
                     self.save(&mut version, &progress, None)?;
-                    self.pass(1 + self.chance.i64(0..5));
+                    self.pass_up_to(1, 6);
                 }
                 Step::Done { phase, message } => {
                     assert_eq!(phase, OperationPhase::Succeeded, "seed {}: {message}", self.seed);
@@ -161,7 +161,7 @@ impl World {
         self.journal = Journal {
             version: *version,
             results: progress.results().to_vec(),
-            phase,
+            ended: phase.is_some(),
         };
         let dies_now = self.faults && phase.is_none() && self.chance.u32(..12) == 0;
         if dies_now { Err(Died) } else { Ok(()) }
@@ -169,7 +169,7 @@ impl World {
 
     /// Sends a write. What its owner does not live to hear is done, not done, or done when another is at work.
     fn send(&mut self, method: &str, path: &str, body: &Value) -> Result<(u16, Value), Died> {
-        self.pass(self.chance.i64(0..2));
+        self.pass_up_to(0, 2);
         match self.chance.u32(..24) {
             0 if self.faults => return Err(Died),
             1 if self.faults => {
@@ -322,6 +322,11 @@ impl World {
         seen
     }
 
+    fn pass_up_to(&mut self, least: i64, most: i64) {
+        let seconds = self.chance.i64(least..most);
+        self.pass(seconds);
+    }
+
     /// Time passes: Jobs go on, and what was frozen on its way may arrive.
     fn pass(&mut self, seconds: i64) {
         self.direct.pass(seconds);
@@ -369,8 +374,9 @@ impl World {
         let text = json!(generation.to_string());
         let expected = BTreeMap::from([("early", &text), ("late", &text), (changes.as_str(), &text)]);
         assert_eq!(found, expected, "seed {}", self.seed);
-        for hook in ["before", "among", "after"] {
-            let place = (format!("{generation}-0"), hook.to_owned());
+        assert!(self.journal.ended, "seed {}", self.seed);
+        for (hook, phase) in [("before", "PreSync"), ("among", "Sync"), ("after", "PostSync")] {
+            let place = (format!("{generation}-0/{phase}"), hook.to_owned());
             let jobs = self.ran.get(&place).map_or(0, BTreeSet::len);
             assert_eq!(jobs, 1, "seed {}: {hook} of generation {generation}", self.seed);
         }
