@@ -242,7 +242,7 @@ impl World {
     fn delete_hook(&mut self, task: &Task) -> Result<Outcome, Died> {
         let (code, live) = self.get(task);
         if code == 200 {
-            self.delete(task, &meta::uid(&live).to_owned())?;
+            self.delete(task, meta::uid(&live))?;
         }
         Ok(Outcome::Deleted)
     }
