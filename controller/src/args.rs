@@ -48,6 +48,20 @@ pub struct Args {
         default_value = "/app/config/controller/tls/ca.crt"
     )]
     pub repo_server_ca_cert_path: Option<PathBuf>,
+    /// Our certificate for a repo-server that asks who calls, in PEM; none is shown where the file is not there.
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_CLIENT_CERT_PATH",
+        default_value = "/app/config/reposerver/mtls/client.crt"
+    )]
+    pub repo_server_client_cert_path: PathBuf,
+    /// The key of that certificate.
+    #[arg(
+        long,
+        env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_CLIENT_CERT_KEY_PATH",
+        default_value = "/app/config/reposerver/mtls/client.key"
+    )]
+    pub repo_server_client_cert_key_path: PathBuf,
     /// Seconds a call to the repo-server may last.
     #[arg(
         long,
@@ -189,10 +203,16 @@ impl Args {
     /// With strict TLS, when the certificates to verify with cannot be read.
     pub(crate) fn repo_client(&self) -> anyhow::Result<argosy_repo_client::Config> {
         use argosy_repo_client::{Config, Tls};
-        let identity = None;
+        let identity = argosy_repo_client::identity(
+            &self.repo_server_client_cert_path,
+            &self.repo_server_client_cert_key_path,
+        )?;
         let tls = match (self.repo_server_plaintext, self.repo_server_strict_tls) {
             (true, _) => Tls::Plaintext,
-            (false, false) => Tls::Unverified,
+            (false, false) => match identity {
+                Some(identity) => Tls::UnverifiedAs { identity },
+                None => Tls::Unverified,
+            },
             (false, true) => {
                 let path = self.repo_server_ca_cert_path.as_deref().context(
                     "--repo-server-strict-tls needs certificates to verify with: set --repo-server-ca-cert-path",

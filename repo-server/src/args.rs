@@ -36,9 +36,13 @@ pub struct Args {
         default_value = "/app/config/reposerver/tls"
     )]
     pub tls_path: PathBuf,
-    /// File with certificates of the authorities that clients must be known by; without it any client is served.
-    #[arg(long, env = "ARGOCD_REPO_SERVER_CLIENT_CA_PATH")]
-    pub client_ca_path: Option<PathBuf>,
+    /// File with certificates of the authorities that clients must be known by; where it is not there any client is served.
+    #[arg(
+        long,
+        env = "ARGOCD_REPO_SERVER_CLIENT_CA_PATH",
+        default_value = "/app/config/reposerver/mtls/client-ca.crt"
+    )]
+    pub client_ca_path: PathBuf,
     /// Requests rendered at once; 0 is no limit.
     #[arg(
         long = "parallelismlimit",
@@ -55,6 +59,9 @@ pub struct Args {
     /// Size of the cache of rendered manifests.
     #[arg(long, env = "ARGOSY_REPO_SERVER_MANIFEST_CACHE_SIZE", value_parser = bytes, default_value = "512Mi")]
     pub manifest_cache_size: u64,
+    /// Redis flags.
+    #[command(flatten)]
+    pub redis: crate::shared_cache::Flags,
     /// Where repositories and charts are kept.
     #[arg(long, env = "ARGOSY_REPO_SERVER_CACHE_DIR")]
     pub cache_dir: Option<PathBuf>,
@@ -146,6 +153,10 @@ pub struct Args {
     /// Memory of one render worker.
     #[arg(long, env = "ARGOSY_RENDER_WORKER_MEMORY", value_parser = bytes, default_value = "2Gi")]
     pub render_worker_memory: u64,
+    /// Memory that all renders together may take, as far as it can be told from their last time; 0 is three quarters of what
+    /// the process may have.
+    #[arg(long, env = "ARGOSY_RENDER_MEMORY", value_parser = bytes, default_value = "0")]
+    pub render_memory: u64,
     /// Renders after which a worker is replaced.
     #[arg(long, env = "ARGOSY_RENDER_WORKER_RENDERS", default_value_t = 1000)]
     pub render_worker_renders: u64,

@@ -2,10 +2,12 @@
 //!
 //! A commit that does not touch what a source read gives the same output, so the second level finds it without
 //! running a tool: it compares ids of the paths that were read. Failures are kept for a short time too: a source
-//! that cannot be rendered is asked for again and again.
+//! that cannot be rendered is asked for again and again. Behind both there may be a third that repo-servers share
+//! ([`crate::shared_cache`]): it has what another one rendered of the exact tree.
 
 use crate::error::{Class, Error};
 use crate::path::TreePath;
+use crate::shared_cache::{self, SharedCache};
 use crate::source::detect::SourceType;
 use crate::source::{Notes, Reads};
 use crate::tree::{Node, RawKind, Tree};
@@ -41,10 +43,12 @@ impl Rendered {
     ) -> Rendered {
         let mut hasher = blake3::Hasher::new();
         hasher.update(source_type.as_str().as_bytes());
-        let texts = manifests.iter().chain(&commands);
-        for text in texts.chain(&notes.warnings).chain(&notes.faults) {
-            hasher.update(&(text.len() as u64).to_le_bytes());
-            hasher.update(text.as_bytes());
+        for texts in [&manifests, &commands, &notes.warnings, &notes.faults] {
+            hasher.update(&(texts.len() as u64).to_le_bytes());
+            for text in texts {
+                hasher.update(&(text.len() as u64).to_le_bytes());
+                hasher.update(text.as_bytes());
+            }
         }
         Rendered {
             manifests,
@@ -96,25 +100,27 @@ struct Content {
 }
 
 /// One path that was read: in which tree, and what was there.
-struct Read {
-    tree: Option<String>,
-    path: TreePath,
-    id: String,
+pub(crate) struct Read {
+    pub(crate) tree: Option<String>,
+    pub(crate) path: TreePath,
+    pub(crate) id: String,
 }
 
-/// The two levels.
+/// The levels.
 pub(crate) struct ManifestCache {
+    shared: Option<SharedCache>,
     exact: moka::future::Cache<[u8; 32], Entry>,
     contents: moka::future::Cache<[u8; 32], Arc<Vec<Content>>>,
 }
 
 impl ManifestCache {
-    pub(crate) fn new(max_bytes: u64, ttl: Duration) -> ManifestCache {
+    pub(crate) fn new(max_bytes: u64, ttl: Duration, shared: Option<SharedCache>) -> ManifestCache {
         let kib = |entry: &Entry| match entry {
             Entry::Done(rendered) => size(rendered),
             Entry::Failed(_) => 1,
         };
         ManifestCache {
+            shared,
             exact: moka::future::Cache::builder()
                 .weigher(move |_, entry| kib(entry))
                 .max_capacity(max_bytes / 1024)
@@ -184,14 +190,31 @@ impl ManifestCache {
             .map(|content| content.rendered.clone())
     }
 
-    /// Remembers what a render read. Nothing is kept for trees without content ids.
+    /// What another repo-server rendered of the exact trees; what that was made from is remembered under `content`.
+    pub(crate) async fn by_others(&self, exact: &[u8; 32], content: [u8; 32]) -> Option<Arc<Rendered>> {
+        let shared_cache::Entry { rendered, reads } = self.shared.as_ref()?.get(exact).await?;
+        if let Some(reads) = reads {
+            self.keep(content, reads, &rendered).await;
+        }
+        Some(rendered)
+    }
+
+    /// Lets others have what was rendered of the exact trees.
+    pub(crate) fn share(&self, exact: &[u8; 32], rendered: &Arc<Rendered>, reads: Option<Arc<Vec<Read>>>) {
+        if let Some(shared) = &self.shared {
+            let rendered = rendered.clone();
+            shared.put(exact, shared_cache::Entry { rendered, reads });
+        }
+    }
+
+    /// Remembers what a render read, and gives it. Nothing is kept for trees without content ids.
     pub(crate) async fn remember(
         &self,
         key: [u8; 32],
         inputs: &Inputs<'_>,
         reads: Reads,
         rendered: &Arc<Rendered>,
-    ) {
+    ) -> Option<Arc<Vec<Read>>> {
         let mut by_tree: BTreeMap<Option<String>, Vec<TreePath>> = BTreeMap::new();
         by_tree.insert(None, reads.paths);
         for (name, path) in reads.refs {
@@ -199,20 +222,23 @@ impl ManifestCache {
         }
         let mut kept = Vec::new();
         for (name, paths) in by_tree {
-            let Some(found) = inputs
+            let found = inputs
                 .tree(name.as_deref())
-                .and_then(|tree| identify(tree, paths))
-            else {
-                return;
-            };
+                .and_then(|tree| identify(tree, paths))?;
             kept.extend(found.into_iter().map(|(path, id)| Read {
                 tree: name.clone(),
                 path,
                 id,
             }));
         }
+        let reads = Arc::new(kept);
+        self.keep(key, reads.clone(), rendered).await;
+        Some(reads)
+    }
+
+    async fn keep(&self, key: [u8; 32], reads: Arc<Vec<Read>>, rendered: &Arc<Rendered>) {
         let content = Content {
-            reads: Arc::new(kept),
+            reads,
             rendered: rendered.clone(),
         };
         let mut contents = self

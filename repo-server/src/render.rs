@@ -24,7 +24,7 @@ use crate::source::helm::Location;
 use crate::source::plugin::{self, Plugin, Plugins};
 use crate::source::{Output, directory, helm, jsonnet, kustomize, overrides, remote};
 use crate::tree::{Node, Tree};
-use crate::worker::Workers;
+use crate::worker::{Caller, Workers};
 use argosy_api::services::plugin::EnvEntry;
 use argosy_api::v1alpha1::{
     ApplicationSource, HelmOptions, KustomizeOptions, RefTarget, RepoCreds, Repository,
@@ -221,9 +221,15 @@ impl Renderer {
                 self.metrics.cache("content");
                 return Ok(rendered);
             }
+            if !request.no_cache
+                && let Some(rendered) = self.cache.by_others(&exact, content).await
+            {
+                self.metrics.cache("shared");
+                return Ok(rendered);
+            }
             self.metrics.cache("miss");
             ran.store(true, Ordering::Relaxed);
-            Box::pin(self.render(request, &located, &refs, content)).await
+            Box::pin(self.render(request, &located, &refs, &exact, content)).await
         });
         Ok(Manifests {
             rendered: rendered.await?,
@@ -237,6 +243,7 @@ impl Renderer {
         request: &Request,
         located: &Located,
         refs: &BTreeMap<String, Tree>,
+        exact: &[u8; 32],
         content: [u8; 32],
     ) -> Result<Arc<Rendered>> {
         let (source_type, output) = self.produce(request, located, refs).await?;
@@ -253,18 +260,20 @@ impl Renderer {
         }
         let manifests = objects.iter().map(Value::to_string).collect();
         let rendered = Arc::new(Rendered::new(manifests, source_type, commands, notes));
+        let mut closed = None;
         if reads.open.is_empty() {
             let inputs = Inputs {
                 own: &located.tree,
                 refs,
             };
-            self.cache.remember(content, &inputs, reads, &rendered).await;
+            closed = self.cache.remember(content, &inputs, reads, &rendered).await;
         } else {
             for reason in &reads.open {
                 self.metrics.open_input(reason);
             }
             tracing::debug!(app = request.app_name, reasons = ?reads.open, "the output is not a function of the files alone");
         }
+        self.cache.share(exact, &rendered, closed);
         Ok(rendered)
     }
 
@@ -357,6 +366,7 @@ impl Renderer {
                 let options = source.helm.clone().unwrap_or_default();
                 let held = self.held(located, &base).await?;
                 let request = helm::Request {
+                    caller: caller(request, source),
                     helm: &options,
                     app: &app,
                     namespace: &request.namespace,
@@ -380,6 +390,7 @@ impl Renderer {
                 let options = source.kustomize.clone().unwrap_or_default();
                 let remotes = self.remotes(request, scratch.path());
                 let request = kustomize::Request {
+                    caller: caller(request, source),
                     kustomize: &options,
                     options: &request.kustomize_options,
                     kube_version: &request.kube_version,
@@ -636,6 +647,16 @@ pub(crate) fn plugin_request<'a>(
             .with("KUBE_VERSION", numbers(&request.kube_version))
             .with("KUBE_API_VERSIONS", request.api_versions.join(",")),
         paths: &request.generate_paths,
+    }
+}
+
+/// For whom a render is, and what it is like: the next commit of the source probably takes as much.
+pub(crate) fn caller(request: &Request, source: &ApplicationSource) -> Caller {
+    Caller {
+        app: request.app_name.clone(),
+        class: [&request.repo.repo, &source.path, &source.chart]
+            .map(String::as_str)
+            .join("\0"),
     }
 }
 

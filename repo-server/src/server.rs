@@ -2,6 +2,7 @@
 
 use crate::args::Args;
 use crate::metrics::Metrics;
+use crate::peers::Authorised;
 use crate::render::Renderer;
 use crate::service::Service;
 use anyhow::Context as _;
@@ -84,6 +85,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
     if let Some(tls) = tls {
         transport = transport.tls_config(tls).context("set up TLS")?;
     }
+    let mut transport = transport.layer(tower::layer::layer_fn(Authorised));
     let router = transport.add_service(health).add_service(service);
     let stopping = tasks.stopping();
     let serving = tasks.clone();
@@ -160,9 +162,11 @@ fn tls(args: &Args) -> anyhow::Result<ServerTlsConfig> {
         }
     };
     let mut tls = ServerTlsConfig::new().identity(identity);
-    if let Some(path) = &args.client_ca_path {
+    let path = &args.client_ca_path;
+    if path.exists() {
         let ca = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
         tls = tls.client_ca_root(Certificate::from_pem(ca));
+        tracing::info!(path = %path.display(), "mutual TLS: clients must show a certificate of this authority");
     }
     Ok(tls)
 }

@@ -4,7 +4,9 @@
 use crate::access::{self, RepoKind};
 use crate::error::{Class, Error, Result};
 use crate::path::TreePath;
-use crate::render::{Located, Manifests, Renderer, Request, Tracking, build_env, chart_repo, plugin_request};
+use crate::render::{
+    Located, Manifests, Renderer, Request, Tracking, build_env, caller, chart_repo, plugin_request,
+};
 use crate::source::detect::{self, SourceType};
 use crate::source::{helm, kustomize, overrides};
 use crate::tree::{Node, RawKind, Tree};
@@ -843,6 +845,7 @@ async fn images(
     let remotes = renderer.remotes(request, scratch.path());
     let env = build_env(request, &located.revision, source);
     let request = kustomize::Request {
+        caller: caller(request, source),
         kustomize: &options,
         options: &request.kustomize_options,
         kube_version: "",

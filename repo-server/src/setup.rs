@@ -11,6 +11,7 @@ use crate::manifest_cache::ManifestCache;
 use crate::materialise::Materialiser;
 use crate::metrics::Metrics;
 use crate::render::{Limits, Renderer};
+use crate::shared_cache::SharedCache;
 use crate::source::jsonnet;
 use crate::source::plugin::Plugins;
 use crate::worker::{self, Workers};
@@ -99,6 +100,10 @@ pub(crate) fn renderer_of(
         },
         deadline: args.exec_timeout,
         max_memory: args.render_worker_memory,
+        total_memory: match args.render_memory {
+            0 => memory() / 4 * 3,
+            bytes => bytes,
+        },
         max_calls: args.render_worker_renders.max(1),
         kustomize_helm: true,
         fence: child.clone(),
@@ -121,6 +126,7 @@ pub(crate) fn renderer_of(
         max_output: usize::try_from(MAX_OUTPUT).unwrap_or(usize::MAX),
         scratch: scratch.clone(),
     };
+    let shared = SharedCache::new(&args.redis, args.repo_cache_expiration)?;
     Ok(Renderer {
         git,
         plugins,
@@ -144,8 +150,25 @@ pub(crate) fn renderer_of(
             args.plugin_tar_exclusions,
             args.plugin_use_manifest_generate_paths
         ),
-        cache: ManifestCache::new(args.manifest_cache_size, args.repo_cache_expiration),
+        cache: ManifestCache::new(args.manifest_cache_size, args.repo_cache_expiration, shared),
     })
+}
+
+/// The memory that this process may have: the container's, or else the machine's.
+fn memory() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let container = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ]
+    .into_iter()
+    .filter_map(|path| read(path)?.trim().parse().ok());
+    let machine = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        Some(kib * 1024)
+    });
+    container.chain(machine).min().unwrap_or(u64::MAX)
 }
 
 /// Makes a directory that only we can read, empty.

@@ -106,6 +106,20 @@ pub struct Args {
         default_value = "/app/config/server/tls/ca.crt"
     )]
     pub repo_server_ca_cert_path: PathBuf,
+    /// Our certificate for a repo-server that asks who calls, in PEM; none is shown where the file is not there.
+    #[arg(
+        long,
+        env = "ARGOCD_SERVER_REPO_SERVER_CLIENT_CERT_PATH",
+        default_value = "/app/config/reposerver/mtls/client.crt"
+    )]
+    pub repo_server_client_cert_path: PathBuf,
+    /// The key of that certificate.
+    #[arg(
+        long,
+        env = "ARGOCD_SERVER_REPO_SERVER_CLIENT_CERT_KEY_PATH",
+        default_value = "/app/config/reposerver/mtls/client.key"
+    )]
+    pub repo_server_client_cert_key_path: PathBuf,
     /// Seconds a call to the repo-server may last.
     #[arg(long, env = "ARGOCD_SERVER_REPO_SERVER_TIMEOUT_SECONDS", default_value_t = 60)]
     pub repo_server_timeout_seconds: u64,
@@ -128,9 +142,16 @@ pub struct Args {
 impl Args {
     /// How the repo-server is reached.
     pub(crate) fn repo_client(&self) -> anyhow::Result<Config> {
+        let identity = argosy_repo_client::identity(
+            &self.repo_server_client_cert_path,
+            &self.repo_server_client_cert_key_path,
+        )?;
         let tls = match (self.repo_server_plaintext, self.repo_server_strict_tls) {
             (true, _) => Tls::Plaintext,
-            (false, false) => Tls::Unverified,
+            (false, false) => match identity {
+                Some(identity) => Tls::UnverifiedAs { identity },
+                None => Tls::Unverified,
+            },
             (false, true) => {
                 let path = &self.repo_server_ca_cert_path;
                 let ca = std::fs::read(path).with_context(|| {
@@ -139,7 +160,7 @@ impl Args {
                         path.display()
                     )
                 })?;
-                Tls::Strict { ca, identity: None }
+                Tls::Strict { ca, identity }
             }
         };
         Ok(Config {

@@ -32,7 +32,7 @@ use tonic::{Code, Response, Status};
 
 pub use channel::connect;
 pub use pool::{Pool, Replica};
-pub use tls::Tls;
+pub use tls::{Identity, Tls, identity};
 
 /// Bytes of one chunk of files that are sent along.
 const CHUNK: usize = 64 << 10;
@@ -395,7 +395,7 @@ impl RepoClient {
                     Err(status) => {
                         return Err(Error::Call {
                             code: status.code(),
-                            message: status.message().to_owned(),
+                            message: text(&status),
                         });
                     }
                 }

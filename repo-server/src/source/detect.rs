@@ -19,6 +19,18 @@ pub enum SourceType {
 }
 
 impl SourceType {
+    /// Reads the name in status and on the wire.
+    pub(crate) fn parse(name: &str) -> Option<SourceType> {
+        [
+            SourceType::Helm,
+            SourceType::Kustomize,
+            SourceType::Directory,
+            SourceType::Plugin,
+        ]
+        .into_iter()
+        .find(|kind| kind.as_str() == name)
+    }
+
     /// The name in status and on the wire.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -10,8 +10,8 @@ use crate::http;
 use crate::materialise::{Directory, write_file};
 use crate::path::TreePath;
 use crate::tree::{Node, Tree};
-use crate::worker::Workers;
 use crate::worker::wire::{self, Call, ErrorKind, HelmTemplate, Outcome, ParameterKind};
+use crate::worker::{Caller, Workers};
 use argosy_api::v1alpha1::{ApplicationSourceHelm, RepoCreds, Repository};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,8 @@ impl Location<'_> {
 
 /// Everything a template run depends on besides the files.
 pub struct Request<'a> {
+    /// For whom it is.
+    pub caller: Caller,
     /// The source's parameters.
     pub helm: &'a ApplicationSourceHelm,
     /// Name of the Application, without namespace.
@@ -96,7 +98,7 @@ pub async fn render(
     let mut held = Vec::new();
     for _ in 0..MAX_ROUNDS {
         let reply = workers
-            .call(TOOL, Call::HelmTemplate(call.message.clone()))
+            .call(&request.caller, TOOL, Call::HelmTemplate(call.message.clone()))
             .await?;
         let read = reply.reads.unwrap_or_default();
         match reply.outcome {
@@ -548,7 +550,7 @@ pub async fn inspect(
         tree_root: location.files.path().display().to_string(),
         values_files: selected,
     });
-    match workers.call("helm show", call).await?.outcome {
+    match workers.call(&Caller::default(), "helm show", call).await?.outcome {
         Some(Outcome::HelmDetails(details)) => Ok(details),
         Some(Outcome::Error(error)) => Err(worker_error("helm show", error)),
         _ => Err(Error::Worker {

@@ -6,8 +6,8 @@ use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::path::TreePath;
 use crate::tree::{Node, Tree};
-use crate::worker::Workers;
 use crate::worker::wire::{self, Call, ErrorKind, KustomizeBuild, Outcome};
+use crate::worker::{Caller, Workers};
 use argosy_api::meta::IntOrString;
 use argosy_api::v1alpha1::{ApplicationSourceKustomize, KustomizeOptions};
 use serde_json::Value;
@@ -21,6 +21,8 @@ const MAX_BASES: usize = 500;
 
 /// Everything a build depends on besides the files.
 pub struct Request<'a> {
+    /// For whom it is.
+    pub caller: Caller,
     /// The source's edits.
     pub kustomize: &'a ApplicationSourceKustomize,
     /// Options of the installation.
@@ -47,7 +49,9 @@ pub async fn render(location: &Location<'_>, request: &Request<'_>, workers: &Wo
     let mut reads = Reads::default();
     let mut held = Vec::new();
     for _ in 0..MAX_ROUNDS {
-        let reply = workers.call(TOOL, Call::KustomizeBuild(message.clone())).await?;
+        let reply = workers
+            .call(&request.caller, TOOL, Call::KustomizeBuild(message.clone()))
+            .await?;
         let read = reply.reads.unwrap_or_default();
         match reply.outcome {
             Some(Outcome::Rendered(rendered)) => {
@@ -107,7 +111,7 @@ pub async fn images(
         let call = Call::KustomizeInspect(wire::KustomizeInspect {
             build: Some(message.clone()),
         });
-        match workers.call(TOOL, call).await?.outcome {
+        match workers.call(&request.caller, TOOL, call).await?.outcome {
             Some(Outcome::KustomizeDetails(details)) => return Ok(details.images),
             Some(Outcome::Error(error))
                 if error.kind == ErrorKind::Remote as i32 && !error.remotes.is_empty() =>

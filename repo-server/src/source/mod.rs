@@ -38,7 +38,7 @@ pub struct Output {
 }
 
 /// What is to be said about files and objects that were rendered all the same.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Notes {
     /// What a reader should know.
     pub warnings: Vec<String>,

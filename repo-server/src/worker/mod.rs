@@ -5,11 +5,14 @@
 //! calls and replaced after a number of them. Each lives behind the fence of [`crate::jail`] and sees the files of its
 //! call alone (`slot`). The protocol is `render-worker/PROTOCOL.md`.
 
+mod admission;
 mod slot;
 pub mod wire;
 
 use crate::child;
 use crate::jail::{self, Policy};
+use admission::Admission;
+pub use admission::Caller;
 use slot::Slot;
 
 use crate::error::{Error, Result};
@@ -43,6 +46,8 @@ pub struct Settings {
     pub deadline: Duration,
     /// Resident memory of one child, in bytes.
     pub max_memory: u64,
+    /// Memory that calls may probably take together, in bytes.
+    pub total_memory: u64,
     /// Calls after which a child is replaced.
     pub max_calls: u64,
     /// Whether kustomizations may inflate Helm charts (`--enable-helm`).
@@ -76,7 +81,7 @@ impl Settings {
 /// The children.
 pub struct Workers {
     settings: Settings,
-    permits: Arc<tokio::sync::Semaphore>,
+    admission: Arc<Admission>,
     idle: Mutex<Vec<Child>>,
     next_id: AtomicU64,
 }
@@ -108,10 +113,10 @@ impl Drop for Child {
 impl Workers {
     /// Starts no child yet; the first call does.
     pub fn new(settings: Settings) -> Arc<Workers> {
-        let permits = Arc::new(tokio::sync::Semaphore::new(settings.count.max(1)));
+        let admission = Admission::new(settings.count, settings.total_memory);
         Arc::new(Workers {
             settings,
-            permits,
+            admission,
             idle: Mutex::default(),
             next_id: AtomicU64::new(1),
         })
@@ -119,15 +124,15 @@ impl Workers {
 
     /// Calls that could start at once.
     pub fn free(&self) -> usize {
-        self.permits.available_permits()
+        self.admission.free()
     }
 
     /// Runs one call in a child of its own. `what` names it in errors, such as `helm template`.
     ///
     /// # Errors
     /// [`Error::Deadline`], [`Error::Limit`] for memory, [`Error::Worker`] when the child died.
-    pub async fn call(&self, what: &'static str, call: Call) -> Result<Reply> {
-        let permit = self.permits.acquire().await;
+    pub async fn call(&self, caller: &Caller, what: &'static str, call: Call) -> Result<Reply> {
+        let place = self.admission.enter(caller).await?;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut child = match idle {
             Some(child) => child,
@@ -137,7 +142,10 @@ impl Workers {
         let mut call = call;
         let brought = child.slot.bring(&mut call, &self.settings.open)?;
         let request = Request { id, call: Some(call) };
-        let mut reply = self.supervise(what, &mut child, &request).await;
+        let peak = AtomicU64::new(0);
+        let mut reply = self.supervise(what, &mut child, &request, &peak).await;
+        let peak = peak.into_inner().max(rss(child.pid));
+        self.admission.learn(&caller.class, peak);
         if let Ok(reply) = &mut reply {
             if let Some(reads) = &mut reply.reads {
                 brought.translate(reads);
@@ -157,16 +165,25 @@ impl Workers {
                     .push(child);
             }
         }
-        drop(permit);
+        drop(place);
         reply
     }
 
-    async fn supervise(&self, what: &'static str, child: &mut Child, request: &Request) -> Result<Reply> {
+    /// Waits for the answer; `peak` becomes the most memory that the child was seen to have.
+    async fn supervise(
+        &self,
+        what: &'static str,
+        child: &mut Child,
+        request: &Request,
+        peak: &AtomicU64,
+    ) -> Result<Reply> {
         let pid = child.pid;
         let watch = async {
             loop {
                 tokio::time::sleep(WATCH_INTERVAL).await;
-                if rss(pid) > self.settings.max_memory {
+                let now = rss(pid);
+                peak.fetch_max(now, Ordering::Relaxed);
+                if now > self.settings.max_memory {
                     break;
                 }
             }
@@ -332,7 +349,11 @@ impl Workers {
     /// As [`Workers::call`].
     pub async fn versions(&self) -> Result<wire::Versions> {
         match self
-            .call("version", Call::Version(wire::VersionQuery {}))
+            .call(
+                &Caller::default(),
+                "version",
+                Call::Version(wire::VersionQuery {}),
+            )
             .await?
             .outcome
         {

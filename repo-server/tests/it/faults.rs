@@ -1,4 +1,4 @@
-//! Faults of the world around the repo-server: servers that hang (R15), caches that are damaged (R17), a disk that is full (R18).
+//! Faults of the world around the repo-server: servers that hang (R15), renders that take all memory (R16), caches that are damaged (R17), a disk that is full (R18).
 //! Each is a typed error of what needs it, hurts nothing else, and is over when the fault is.
 
 use std::path::{Path, PathBuf};
@@ -343,4 +343,35 @@ async fn a_shallow_repository_gives_what_its_depth_holds() {
         names(&fixture.render(&shallow).await.unwrap()),
         ["ConfigMap/newest"]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r16_a_render_that_takes_all_memory_costs_itself_alone_and_is_not_tried_at_once() {
+    let bomb = "{{- $x := \"0123456789\" }}{{- range until 40 }}{{ $x = print $x $x }}{{ end }}{{ len $x }}";
+    let chart = |name: &str| format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
+    let repo = Repo::with(&[
+        ("bomb/Chart.yaml", &chart("bomb")),
+        ("bomb/templates/x.yaml", bomb),
+        ("good/Chart.yaml", &chart("good")),
+        ("good/templates/x.yaml", &config_map("good", "1")),
+    ]);
+    let fixture = Fixture::with(|args| args.render_worker_memory = 256 << 20);
+    let (bomb, good) = (request(&repo, at("bomb")), request(&repo, at("good")));
+    let (refused, rendered) = tokio::join!(fixture.render(&bomb), fixture.render(&good));
+    let error = refused.unwrap_err();
+    assert!(
+        matches!(&error, Error::Limit { which, .. } if which == "memory of helm template"),
+        "{error:?}"
+    );
+    assert_eq!(rendered.unwrap().len(), 1);
+    // It is remembered: who asks again costs no worker.
+    let started = std::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(fixture.render(&bomb).await.unwrap_err(), error);
+    }
+    assert!(
+        started.elapsed() < Duration::from_secs(60),
+        "a worker takes longer to start than this took"
+    );
+    assert!(fixture.leftovers().is_empty());
 }

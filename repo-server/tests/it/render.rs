@@ -673,3 +673,73 @@ async fn a_render_that_never_ends_costs_itself_alone() {
     let again = fixture.render(&bad).await.unwrap_err();
     assert_eq!(again, error, "a failure is remembered");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_asks_for_kinds_and_versions_that_the_destination_serves() {
+    let asks = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: asks}\ndata:\n\
+         \x20 kind: {{ .Capabilities.APIVersions.Has \"monitoring.coreos.com/v1/ServiceMonitor\" | quote }}\n\
+         \x20 old: {{ .Capabilities.APIVersions.Has \"example.com/v1/Old\" | quote }}\n\
+         \x20 version: {{ .Capabilities.KubeVersion.Version | quote }}\n";
+    let repo = Repo::with(&[
+        ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        ("web/templates/x.yaml", asks),
+    ]);
+    let fixture = Fixture::new();
+    let mut request = request(&repo, at("web"));
+    request.api_versions = vec!["apps/v1".into(), "example.com/v1/Old".into()];
+    let without = fixture.render(&request).await.unwrap();
+    assert_eq!(
+        without[0]["data"],
+        serde_json::json!({"kind": "false", "old": "true", "version": "v1.34.0"})
+    );
+    request
+        .api_versions
+        .push("monitoring.coreos.com/v1/ServiceMonitor".into());
+    assert_eq!(fixture.render(&request).await.unwrap()[0]["data"]["kind"], "true");
+    // What the source says of the destination replaces what it serves.
+    request.source.helm = Some(ApplicationSourceHelm {
+        kube_version: "1.30.1".into(),
+        api_versions: vec!["monitoring.coreos.com/v1/ServiceMonitor".into()],
+        ..Default::default()
+    });
+    assert_eq!(
+        fixture.render(&request).await.unwrap()[0]["data"],
+        serde_json::json!({"kind": "true", "old": "false", "version": "v1.30.1"})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_are_replaced_by_their_whole_names() {
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  template:\n    spec:\n      containers:\n\
+         \x20     - {name: a, image: example}\n      - {name: b, image: example-suffix}\n      - {name: c, image: \"reg:5000/app:1\"}\n";
+    let repo = Repo::with(&[
+        ("app/kustomization.yaml", "resources: [d.yaml]\n"),
+        ("app/d.yaml", deployment),
+    ]);
+    let fixture = Fixture::new();
+    let mut images = [
+        "example-suffix=example-suffix:1",
+        "example=example:1",
+        "reg:5000/app:2",
+    ]
+    .map(str::to_owned);
+    for _ in 0..2 {
+        let source = ApplicationSource {
+            kustomize: Some(ApplicationSourceKustomize {
+                images: images.to_vec(),
+                ..Default::default()
+            }),
+            ..at("app")
+        };
+        let objects = fixture.render(&request(&repo, source)).await.unwrap();
+        let containers = objects[0]["spec"]["template"]["spec"]["containers"]
+            .as_array()
+            .unwrap();
+        let found: Vec<&str> = containers
+            .iter()
+            .map(|one| one["image"].as_str().unwrap())
+            .collect();
+        assert_eq!(found, ["example:1", "example-suffix:1", "reg:5000/app:2"]);
+        images.reverse();
+    }
+}

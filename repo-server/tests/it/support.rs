@@ -294,11 +294,24 @@ pub(crate) fn http_backend(root: &Path, seen: &Seen) -> Answer {
     (status, headers, output[end + 4..].to_vec())
 }
 
+fn issue(
+    issuer: &rcgen::Issuer<'static, rcgen::KeyPair>,
+    name: &str,
+    usage: rcgen::ExtendedKeyUsagePurpose,
+) -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params.extended_key_usages = vec![usage];
+    (params.signed_by(&key, issuer).unwrap().pem(), key.serialize_pem())
+}
+
 /// An authority of the test, with certificates for a server called `localhost` and for one client.
 pub(crate) struct Authority {
     pub(crate) ca: String,
     server: (String, String),
     pub(crate) client: (String, String),
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
 }
 
 impl Authority {
@@ -314,21 +327,17 @@ impl Authority {
             .push(DnType::CommonName, "authority of the test");
         let ca = params.self_signed(&ca_key).unwrap().pem();
         let issuer = Issuer::new(params, ca_key);
-        let issue = |name: &str, usage| {
-            let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-            params.distinguished_name.push(DnType::CommonName, name);
-            params.extended_key_usages = vec![usage];
-            (
-                params.signed_by(&key, &issuer).unwrap().pem(),
-                key.serialize_pem(),
-            )
-        };
         Authority {
-            server: issue("localhost", ExtendedKeyUsagePurpose::ServerAuth),
-            client: issue("argosy", ExtendedKeyUsagePurpose::ClientAuth),
+            server: issue(&issuer, "localhost", ExtendedKeyUsagePurpose::ServerAuth),
+            client: issue(&issuer, "argosy", ExtendedKeyUsagePurpose::ClientAuth),
+            issuer,
             ca,
         }
+    }
+
+    /// A certificate and key for a client of a name.
+    pub(crate) fn issue_client(&self, name: &str) -> (String, String) {
+        issue(&self.issuer, name, rcgen::ExtendedKeyUsagePurpose::ClientAuth)
     }
 
     pub(crate) fn server_config(&self, ask_client: bool) -> Arc<rustls::ServerConfig> {
