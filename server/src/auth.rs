@@ -16,6 +16,9 @@ use tonic::Status;
 use crate::state::ControlPlane;
 use jwt::Claims;
 
+/// Seconds before the end of a session in which it is renewed.
+const RENEWED_BEFORE: i64 = 300;
+
 /// Who makes a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
@@ -148,6 +151,26 @@ impl Authenticator {
             return self.disabled || self.plane.settings().anonymous;
         };
         self.disabled || self.check(&user.claims).is_ok()
+    }
+
+    /// Another token for somebody whose session is about to end; it lasts as long as the session did. Keys of the API and of
+    /// projects end when they said they would.
+    pub(crate) fn renewed(&self, Identity(outcome): &Identity) -> Option<String> {
+        let user = outcome.as_ref().ok()?.user()?;
+        let (from, until) = (user.claims.iat?, user.claims.exp?);
+        let is_session = user.project_role().is_none() && !user.claims.sub.ends_with(":apiKey");
+        if !is_session || until - self.now() >= RENEWED_BEFORE {
+            return None;
+        }
+        let subject = format!("{}:login", user.name);
+        let issued = session::issue(
+            &self.plane,
+            subject,
+            session::uuid().ok()?,
+            self.now(),
+            Some(until - from),
+        );
+        issued.ok()
     }
 
     /// The user of a token.

@@ -9,6 +9,7 @@ mod args;
 mod auth;
 mod egress;
 mod gate;
+mod links;
 mod listener;
 mod live;
 mod metrics;

@@ -22,10 +22,12 @@ use tonic::service::Routes;
 use tonic_web::GrpcWebLayer;
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::auth::{Authenticator, Identity};
+use crate::auth::{Authenticator, Identity, session};
 use crate::metrics::Metrics;
 use crate::web::Web;
 
+/// Where clients find the token of a session that was renewed.
+const RENEWED: &str = "renew-token";
 /// The first byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 /// Who has not said a word after so long is not listened to any longer.
@@ -162,13 +164,26 @@ impl Front {
         }
         self.strip_rootpath(&mut request);
         let identity = Identity(self.auth.caller(request.headers()));
-        if !grpc && !web {
-            return self
-                .web
-                .answer(request, identity, security == Security::Tls)
-                .await;
-        }
         let path = request.uri().path().to_owned();
+        // Whoever logs out wants no other session.
+        let is_about_sessions = ["/session.SessionService/", "/api/v1/session"]
+            .iter()
+            .any(|own| path.starts_with(own));
+        let renewed = match is_about_sessions {
+            true => None,
+            false => self.auth.renewed(&identity),
+        };
+        if !grpc && !web {
+            let secure = security == Security::Tls;
+            let mut response = self.web.answer(request, identity, secure).await;
+            let cookies = renewed.map(|token| session::split_cookies(&token, "/", secure));
+            for cookie in cookies.iter().flatten() {
+                if let Ok(value) = HeaderValue::from_str(cookie) {
+                    response.headers_mut().append(header::SET_COOKIE, value);
+                }
+            }
+            return response;
+        }
         if let Err(status) = check_agent(request.headers()) {
             return status.into_http();
         }
@@ -187,11 +202,14 @@ impl Front {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        let response = if web {
+        let mut response = if web {
             with_plain_message(response)
         } else {
             response
         };
+        if let Some(value) = renewed.and_then(|token| HeaderValue::from_str(&token).ok()) {
+            response.headers_mut().insert(RENEWED, value);
+        }
         let code = response
             .headers()
             .get("grpc-status")

@@ -1,6 +1,5 @@
 //! The process: connect, follow the control plane, make what is missing, serve.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,11 +38,14 @@ use crate::metrics::Metrics;
 use crate::rest::Rest;
 use crate::service::{Api, ConnectionStates, Options};
 use crate::state::ControlPlane;
+use crate::state::write::Change;
 use crate::targets::Targets;
 use crate::web::Web;
 use crate::webhook::Webhooks;
 use crate::{state, tls};
 
+/// Files that people send along are held whole, of so many requests at the same time.
+const UPLOADS_MAX: usize = 4;
 /// Requests may go on for so long after a signal.
 const GRACE: Duration = Duration::from_secs(10);
 /// The Secret that tells the first password.
@@ -124,6 +126,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         passwords,
         limiter: Limiter::new(plane.clone(), Limits::from_env()),
         logins: tokio::sync::Semaphore::new(args.max_concurrent_logins.max(1)),
+        uploads: tokio::sync::Semaphore::new(UPLOADS_MAX),
         repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
         connections: ConnectionStates::default(),
         live: Live::new(plane.clone(), &args.controller, &args.controller_tls())
@@ -183,34 +186,49 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
 
 /// Makes the key that sessions are signed with, the first password, and the project that everybody has.
 async fn first_start(plane: &ControlPlane, passwords: &Passwords) -> Result<(), tonic::Status> {
-    let settings = plane.settings();
-    let mut data = BTreeMap::new();
-    if settings.signing_key.is_empty() {
-        let key: String = session::random::<32>()?
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        data.insert("server.secretkey".to_owned(), Some(key));
-    }
-    let admin = settings
+    let key: String = session::random::<32>()?
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let admin = plane
+        .settings()
         .accounts
         .get(state::accounts::ADMIN)
         .cloned()
         .unwrap_or_default();
-    if admin.enabled && admin.password_hash.is_empty() {
-        let password = first_password()?;
-        data.insert(
-            "admin.password".to_owned(),
-            Some(passwords.hash(&password).await?),
-        );
-        let now = argosy_runtime::clock::rfc3339(jiff::Timestamp::now());
-        data.insert("admin.passwordMtime".to_owned(), Some(now));
-        let initial = BTreeMap::from([("password".to_owned(), Some(password))]);
-        plane.merge_secret(INITIAL_PASSWORD, initial).await?;
+    let password = match admin.enabled && admin.password_hash.is_empty() {
+        true => {
+            let password = first_password()?;
+            let hash = passwords.hash(&password).await?;
+            Some((password, hash))
+        }
+        false => None,
+    };
+    let now = argosy_runtime::clock::rfc3339(jiff::Timestamp::now());
+    let mut is_ours = false;
+    plane
+        .change_secret(state::settings::SECRET, |secret| {
+            // Another server that starts at the same time may have been first.
+            let is_missing = |key: &str| secret.text(key).is_empty();
+            let mut change = Change::new();
+            if is_missing("server.secretkey") {
+                change.insert("server.secretkey".to_owned(), Some(key.clone()));
+            }
+            is_ours = is_missing("admin.password");
+            if let Some((_, hash)) = password.as_ref().filter(|_| is_ours) {
+                change.insert("admin.password".to_owned(), Some(hash.clone()));
+                change.insert("admin.passwordMtime".to_owned(), Some(now.clone()));
+            }
+            Ok(change)
+        })
+        .await?;
+    if let Some((password, _)) = password.filter(|_| is_ours) {
+        plane
+            .change_secret(INITIAL_PASSWORD, |_| {
+                Ok(Change::from([("password".to_owned(), Some(password.clone()))]))
+            })
+            .await?;
         tracing::info!("the first password of admin is in Secret {INITIAL_PASSWORD}");
-    }
-    if !data.is_empty() {
-        plane.merge_secret("argocd-secret", data).await?;
     }
     plane.ensure_default_project().await
 }

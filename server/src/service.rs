@@ -48,6 +48,8 @@ pub(crate) struct Api {
     pub(crate) limiter: Limiter,
     /// Logins that may be looked at at the same time.
     pub(crate) logins: tokio::sync::Semaphore,
+    /// Uploads of files that may be held at the same time.
+    pub(crate) uploads: tokio::sync::Semaphore,
     pub(crate) repo: RepoClient,
     pub(crate) connections: ConnectionStates,
     pub(crate) live: Live,

@@ -5,8 +5,9 @@
 
 pub(crate) mod accounts;
 mod rows;
-mod settings;
+pub(crate) mod settings;
 mod table;
+mod turns;
 pub(crate) mod write;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub(crate) use settings::{Rbac, Settings};
 pub(crate) use table::{Event, Rows, Table};
 
 use crate::gate::Shut;
+use turns::Turns;
 
 /// The field manager of our writes: Argo CD's API server's.
 const FIELD_MANAGER: &str = "argocd-server";
@@ -40,6 +42,7 @@ pub(crate) struct ControlPlane {
     config_maps: Arc<Table<ConfigMap>>,
     secrets: Arc<Table<Secret>>,
     settings: watch::Sender<Arc<Settings>>,
+    turns: Turns,
 }
 
 impl ControlPlane {
@@ -66,6 +69,7 @@ impl ControlPlane {
             config_maps: Table::new(),
             secrets: Table::new(),
             settings: watch::Sender::new(Arc::new(nothing)),
+            turns: Turns::new(),
         });
         let own = Selection::namespace(namespace);
         let of_apps = match plane.namespaces.is_empty() {

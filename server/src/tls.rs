@@ -1,6 +1,5 @@
 //! The certificate of the port: the administrator's, or one of our own that is made at the first start.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -9,6 +8,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::state::ControlPlane;
+use crate::state::write::Change;
 
 /// The Secret for a certificate from outside, such as of cert-manager.
 const EXTERNAL: &str = "argocd-server-tls";
@@ -31,12 +31,17 @@ pub(crate) async fn ensure(plane: &ControlPlane) -> anyhow::Result<()> {
         ])
         .collect::<Vec<_>>();
     let made = rcgen::generate_simple_self_signed(names).context("make a certificate")?;
-    let data = BTreeMap::from([
-        ("tls.crt".to_owned(), Some(made.cert.pem())),
-        ("tls.key".to_owned(), Some(made.signing_key.serialize_pem())),
-    ]);
     plane
-        .merge_secret(OWN, data)
+        .change_secret(OWN, |secret| {
+            // Another server that starts at the same time may have been first.
+            if secret.data.contains_key("tls.crt") && secret.data.contains_key("tls.key") {
+                return Ok(Change::new());
+            }
+            Ok(Change::from([
+                ("tls.crt".to_owned(), Some(made.cert.pem())),
+                ("tls.key".to_owned(), Some(made.signing_key.serialize_pem())),
+            ]))
+        })
         .await
         .context("store the certificate in argocd-secret")?;
     Ok(())

@@ -189,10 +189,15 @@ impl RepoClient {
             }))
             .map(|part| ManifestRequestWithFiles { part: Some(part) })
             .collect();
-        self.call(&key, request, async |mut client, _| {
-            let parts = tokio_stream::iter(parts.clone());
-            client.generate_manifest_with_files(parts).await
-        })
+        // A closure that gives a future of its own: what an async closure borrows keeps callers from being Send.
+        self.call(
+            &key,
+            request,
+            move |mut client: RepoServerServiceClient<tonic::transport::Channel>, _: ManifestRequest| {
+                let parts = tokio_stream::iter(parts.clone());
+                async move { client.generate_manifest_with_files(parts).await }
+            },
+        )
         .await
     }
 
@@ -291,6 +296,18 @@ impl RepoClient {
         let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.list_refs(request).await
+        })
+        .await
+    }
+
+    /// The tags of an OCI repository.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_oci_tags(&self, request: ListRefsRequest) -> Result<Refs, Error> {
+        let key = Key::of(request.repo.as_ref());
+        self.call(&key, request, async |mut client, request| {
+            client.list_oci_tags(request).await
         })
         .await
     }

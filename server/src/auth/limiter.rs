@@ -5,13 +5,15 @@
 //! are written to a Secret as well, at most [`Limits::failures`] a window and account, so that neither a restart nor
 //! another server gives new guesses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tonic::Status;
 
-use crate::state::ControlPlane;
+use crate::state::write::Change;
+use crate::state::{ControlPlane, Secret};
 
 /// The Secret that remembers failures.
 const FAILURES: &str = "argosy-login-failures";
@@ -69,7 +71,7 @@ impl Limiter {
 
     /// May a password of this account be tried at `now`? Only for accounts that exist.
     pub(crate) fn guess(&self, account: &str, now: i64) -> Option<Guess> {
-        let since = now - i64::try_from(self.limits.window.as_secs()).unwrap_or(i64::MAX);
+        let since = self.since(now);
         let remembered = self.remembered(account);
         let mut failures = self.failures.lock();
         let own = failures.entry(account.to_owned()).or_default();
@@ -82,11 +84,7 @@ impl Limiter {
         if own.len() >= self.limits.failures {
             return None;
         }
-        // Two guesses of one second are two.
-        let mut at = now;
-        while own.contains(&at) {
-            at += 1;
-        }
+        let at = free(own, now);
         own.push(at);
         Some(Guess {
             account: account.to_owned(),
@@ -98,43 +96,71 @@ impl Limiter {
     pub(crate) async fn succeeded(&self, guess: Guess) {
         let had = self.failures.lock().remove(&guess.account);
         if had.is_some_and(|had| had.len() > 1) || !self.remembered(&guess.account).is_empty() {
-            self.remember(&guess.account, None).await;
+            let change = |_: &Secret| Ok(Change::from([(guess.account.clone(), None)]));
+            self.remember(&guess.account, change).await;
         }
     }
 
     /// The guess was wrong.
     pub(crate) async fn failed(&self, guess: Guess) {
-        let own = {
+        {
             let mut failures = self.failures.lock();
             let own = failures.entry(guess.account.clone()).or_default();
             // A right guess made at the same time has forgotten all others.
             if !own.contains(&guess.at) {
                 own.push(guess.at);
             }
-            own.clone()
+        }
+        let since = self.since(guess.at);
+        let mut at = guess.at;
+        let change = |secret: &Secret| {
+            // Another server may have written down guesses of its own, some of the same second.
+            let mut all = times(&secret.text(&guess.account));
+            all.retain(|at| *at > since);
+            at = free(&all, guess.at);
+            all.push(at);
+            let text = all.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+            Ok(Change::from([(guess.account.clone(), Some(text))]))
         };
-        let text = own.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
-        self.remember(&guess.account, Some(text)).await;
+        self.remember(&guess.account, change).await;
+        if at != guess.at
+            && let Some(own) = self.failures.lock().get_mut(&guess.account)
+        {
+            own.retain(|known| *known != guess.at);
+            own.push(at);
+        }
+    }
+
+    /// Failures before this time are forgotten.
+    fn since(&self, now: i64) -> i64 {
+        now - i64::try_from(self.limits.window.as_secs()).unwrap_or(i64::MAX)
     }
 
     fn remembered(&self, account: &str) -> Vec<i64> {
         let secret = self.plane.own_secret(FAILURES);
-        let text = secret
-            .map(|secret| secret.text(&key(account)))
-            .unwrap_or_default();
-        text.split(',').filter_map(|at| at.parse().ok()).collect()
+        secret
+            .map(|secret| times(&secret.text(account)))
+            .unwrap_or_default()
     }
 
-    async fn remember(&self, account: &str, text: Option<String>) {
-        let data = BTreeMap::from([(key(account), text)]);
-        if let Err(error) = self.plane.merge_secret(FAILURES, data).await {
+    async fn remember(&self, account: &str, change: impl FnMut(&Secret) -> Result<Change, Status>) {
+        if let Err(error) = self.plane.change_secret(FAILURES, change).await {
             // The budget in memory still holds.
             tracing::warn!(account, error = error.message(), "remember a failed login");
         }
     }
 }
 
-/// Names of accounts are keys of a ConfigMap already, so they are keys of a Secret too.
-fn key(account: &str) -> String {
-    account.to_owned()
+/// The first second from `at` on that is not taken: two guesses of one second are two.
+fn free(taken: &[i64], mut at: i64) -> i64 {
+    while taken.contains(&at) {
+        at += 1;
+    }
+    at
+}
+
+/// Reads what the Secret has of an account. Names of accounts are keys of a ConfigMap already, so they are keys of a Secret
+/// too.
+fn times(text: &str) -> Vec<i64> {
+    text.split(',').filter_map(|at| at.parse().ok()).collect()
 }

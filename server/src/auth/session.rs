@@ -1,12 +1,11 @@
 //! Sessions: tokens of people who logged in, their cookies, and their end.
 
-use std::collections::BTreeMap;
-
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use tonic::Status;
 
 use super::jwt::{self, Claims};
 use crate::state::ControlPlane;
+use crate::state::write::Change;
 
 /// Name of the cookie, or of its first piece.
 pub(crate) const COOKIE: &str = "argocd.token";
@@ -80,20 +79,18 @@ pub(crate) async fn revoke(plane: &ControlPlane, claims: &Claims, now: i64) -> R
     if claims.jti.is_empty() {
         return Ok(());
     }
-    let mut data = BTreeMap::new();
-    if let Some(secret) = plane.own_secret(REVOKED) {
-        for key in secret.data.keys() {
-            if secret
-                .text(key)
-                .parse()
-                .is_ok_and(|until: i64| until != 0 && until <= now)
-            {
-                data.insert(key.clone(), None);
-            }
-        }
-    }
-    data.insert(key(&claims.jti), Some(claims.exp.unwrap_or_default().to_string()));
-    plane.merge_secret(REVOKED, data).await
+    plane
+        .change_secret(REVOKED, |secret| {
+            let past = |until: &i64| *until != 0 && *until <= now;
+            let over = secret
+                .data
+                .keys()
+                .filter(|key| secret.text(key).parse().is_ok_and(|until| past(&until)));
+            let mut change: Change = over.map(|key| (key.clone(), None)).collect();
+            change.insert(key(&claims.jti), Some(claims.exp.unwrap_or_default().to_string()));
+            Ok(change)
+        })
+        .await
 }
 
 /// Ids may be any text; keys of Secrets may not.

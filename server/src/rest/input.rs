@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Visitor};
-use serde_json::{Error, Value};
+use serde_json::{Error, Map, Value};
 
 /// A message that has not been read yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,17 +45,21 @@ impl Input {
             },
             Input::Json(Value::Object(object)) => match rest {
                 Some(rest) => {
+                    let key = spelling(object, head).unwrap_or_else(|| head.to_owned());
                     let inner = object
-                        .entry(head)
+                        .entry(&key)
                         .or_insert_with(|| Value::Object(Default::default()))
                         .take();
                     let mut inner = Input::Json(inner);
                     inner.set(rest, text, more);
                     if let Input::Json(inner) = inner {
-                        object.insert(head.to_owned(), inner);
+                        object.insert(key, inner);
                     }
                 }
-                None => drop(object.insert(head.to_owned(), Value::String(text.to_owned()))),
+                None => {
+                    object.retain(|key, _| !key.eq_ignore_ascii_case(head));
+                    object.insert(head.to_owned(), Value::String(text.to_owned()));
+                }
             },
             // Whatever else stands there is no message; reading it will say so.
             Input::Json(_) | Input::Texts(_) => {}
@@ -68,6 +72,31 @@ impl Input {
             _ => Err(Error::custom("a text is expected")),
         }
     }
+}
+
+/// How a document spells the key of a field: as the field is called, or else in another case, in which Go finds it too.
+fn spelling(object: &Map<String, Value>, field: &str) -> Option<String> {
+    if object.contains_key(field) {
+        return Some(field.to_owned());
+    }
+    object.keys().find(|key| key.eq_ignore_ascii_case(field)).cloned()
+}
+
+/// A document with its keys spelled as the fields of a message. A key that is no field's stays as it is.
+fn spelled(mut object: Map<String, Value>, fields: &[&str]) -> Map<String, Value> {
+    if object.keys().all(|key| fields.contains(&key.as_str())) {
+        return object;
+    }
+    let mut spelled = Map::new();
+    for field in fields {
+        if let Some(value) = spelling(&object, field).and_then(|key| object.remove(&key)) {
+            spelled.insert((*field).to_owned(), value);
+        }
+    }
+    // Of two spellings of one field one counts.
+    object.retain(|key, _| !fields.iter().any(|field| key.eq_ignore_ascii_case(field)));
+    spelled.extend(object);
+    spelled
 }
 
 /// Values under these keys are documents of their own, in which `null` means something.
@@ -215,10 +244,15 @@ impl<'de> Deserializer<'de> for Input {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.deserialize_map(visitor)
+        match self {
+            Input::Json(Value::Object(object)) => {
+                Input::Json(Value::Object(spelled(object, fields))).deserialize_map(visitor)
+            }
+            other => other.deserialize_map(visitor),
+        }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -291,6 +325,41 @@ mod tests {
         let request = ApplicationUpdateRequest::deserialize(input).unwrap();
         assert_eq!(request.application.metadata.name, "a");
         assert_eq!(request.application.spec.project, "p");
+    }
+
+    #[test]
+    fn fields_of_a_body_are_found_in_any_case() {
+        let mut input = Input::json(
+            json!({"Name": "a", "DRYRUN": true, "Strategy": {"Hook": {"force": true}},
+            "Resources": [{"Kind": "Pod", "name": "one"}], "other": 1}),
+        );
+        input.set("name", "b", false);
+        let request = ApplicationSyncRequest::deserialize(input).unwrap();
+        assert_eq!((request.name.as_str(), request.dry_run), ("b", Some(true)));
+        assert!(request.strategy.unwrap().hook.unwrap().sync_strategy_apply.force);
+        assert_eq!(
+            (
+                request.resources[0].kind.as_str(),
+                request.resources[0].name.as_str()
+            ),
+            ("Pod", "one")
+        );
+
+        // Keys of maps are people's own words.
+        let mut input = Input::default();
+        if let Input::Fields(fields) = &mut input {
+            let labels = json!({"Labels": {"Name": "A", "name": "b"}});
+            fields.insert(
+                "application".into(),
+                Input::json(json!({"Metadata": labels, "spec": {"Project": "p"}})),
+            );
+        }
+        input.set("application.metadata.name", "a", false);
+        let request = ApplicationUpdateRequest::deserialize(input).unwrap();
+        assert_eq!(request.application.metadata.name, "a");
+        assert_eq!(request.application.spec.project, "p");
+        assert_eq!(request.application.metadata.labels["Name"], "A");
+        assert_eq!(request.application.metadata.labels["name"], "b");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! `account.AccountService`: local accounts, their passwords and tokens.
 
-use std::collections::BTreeMap;
-
 use argosy_api::services::account::account_service_server::AccountService;
 use argosy_api::services::account::{
     Account, AccountsList, CanIRequest, CanIResponse, CreateTokenRequest, CreateTokenResponse,
@@ -14,6 +12,8 @@ use super::Api;
 use crate::auth::{self, Caller, session};
 use crate::gate::{Get, Granted, Shut, Update};
 use crate::state::accounts::{self, secret_key};
+use crate::state::write::Change;
+use crate::status;
 
 /// Resources and actions that policies know.
 const RESOURCES: &[&str] = &[
@@ -108,14 +108,15 @@ impl AccountService for Api {
             )));
         }
         let hash = self.passwords.hash(&request.new_password).await?;
-        let data = BTreeMap::from([
-            (secret_key(&name, "password"), Some(hash)),
-            (
-                secret_key(&name, "passwordMtime"),
-                Some(argosy_runtime::clock::rfc3339(self.now())),
-            ),
-        ]);
-        self.plane.write_account(&granted, data).await?;
+        let changed = argosy_runtime::clock::rfc3339(self.now());
+        self.plane
+            .change_account(&granted, |_| {
+                Ok(Change::from([
+                    (secret_key(&name, "password"), Some(hash.clone())),
+                    (secret_key(&name, "passwordMtime"), Some(changed.clone())),
+                ]))
+            })
+            .await?;
         tracing::info!(account = name, by = user.name, "a password was changed");
         Ok(Response::new(UpdatePasswordResponse {}))
     }
@@ -166,21 +167,23 @@ impl AccountService for Api {
             )));
         }
         let id = if id.is_empty() { session::uuid()? } else { id };
-        if account.tokens.iter().any(|token| token.id == id) {
-            return Err(Status::invalid_argument(format!(
-                "account already has token with id '{id}'"
-            )));
-        }
         let now = self.auth.now();
         let lasts = (expires_in > 0).then_some(expires_in);
         let token = session::issue(&self.plane, format!("{name}:apiKey"), id.clone(), now, lasts)?;
-        let mut tokens = account.tokens.clone();
-        tokens.push(accounts::Token {
-            id,
-            issued_at: now,
-            expires_at: lasts.map_or(0, |lasts| now.saturating_add(lasts)),
-        });
-        self.write_tokens(&granted, &name, &tokens).await?;
+        self.change_tokens(&granted, &name, |tokens| {
+            if tokens.iter().any(|token| token.id == id) {
+                return Err(Status::invalid_argument(format!(
+                    "account already has token with id '{id}'"
+                )));
+            }
+            tokens.push(accounts::Token {
+                id: id.clone(),
+                issued_at: now,
+                expires_at: lasts.map_or(0, |lasts| now.saturating_add(lasts)),
+            });
+            Ok(())
+        })
+        .await?;
         Ok(Response::new(CreateTokenResponse { token }))
     }
 
@@ -192,13 +195,14 @@ impl AccountService for Api {
         let DeleteTokenRequest { name, id } = request.into_inner();
         let granted = self.own_or_granted(&caller, &name)?;
         let settings = self.plane.settings();
-        let account = settings.accounts.get(&name);
-        let account = account.ok_or_else(|| Status::not_found(format!("account '{name}' does not exist")))?;
-        let mut tokens = account.tokens.clone();
-        tokens.retain(|token| token.id != id);
-        if tokens.len() != account.tokens.len() {
-            self.write_tokens(&granted, &name, &tokens).await?;
+        if !settings.accounts.contains_key(&name) {
+            return Err(Status::not_found(format!("account '{name}' does not exist")));
         }
+        self.change_tokens(&granted, &name, |tokens| {
+            tokens.retain(|token| token.id != id);
+            Ok(())
+        })
+        .await?;
         Ok(Response::new(EmptyResponse {}))
     }
 }
@@ -235,14 +239,25 @@ impl Api {
         }
     }
 
-    async fn write_tokens(
+    /// Changes the list of an account's tokens, as it stands at the moment of writing.
+    async fn change_tokens(
         &self,
         granted: &Granted<String, Update>,
         name: &str,
-        tokens: &[accounts::Token],
+        change: impl Fn(&mut Vec<accounts::Token>) -> Result<(), Status>,
     ) -> Result<(), Status> {
-        let text = serde_json::to_string(tokens).unwrap_or_default();
-        let data = BTreeMap::from([(secret_key(name, "tokens"), Some(text))]);
-        self.plane.write_account(granted, data).await
+        let key = secret_key(name, "tokens");
+        self.plane
+            .change_account(granted, |secret| {
+                let mut tokens = accounts::tokens(&secret.text(&key));
+                let before = tokens.clone();
+                change(&mut tokens)?;
+                if tokens == before {
+                    return Ok(Change::new());
+                }
+                let text = serde_json::to_string(&tokens).map_err(|error| status::internal(&error))?;
+                Ok(Change::from([(key.clone(), Some(text))]))
+            })
+            .await
     }
 }

@@ -41,6 +41,9 @@ use tonic::{Request, Response, Status, Streaming};
 use super::Api;
 use crate::auth;
 use crate::gate::Get;
+use crate::links;
+use crate::state::project_of;
+use crate::status;
 
 /// A stream of answers.
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -189,12 +192,9 @@ impl ApplicationService for Api {
         request: Request<RevisionMetadataQuery>,
     ) -> Result<Response<OciMetadata>, Status> {
         let caller = auth::caller(&request)?;
-        let query = request.into_inner();
-        self.gate
-            .open_app::<Get>(&caller, query.project(), query.app_namespace(), &query.name)?;
-        Err(Status::unimplemented(
-            "metadata of OCI artifacts cannot be read yet",
-        ))
+        Box::pin(self.oci_metadata(&caller, &request.into_inner()))
+            .await
+            .map(Response::new)
     }
 
     async fn get_manifests(
@@ -211,10 +211,10 @@ impl ApplicationService for Api {
         &self,
         request: Request<Streaming<ApplicationManifestQueryWithFilesWrapper>>,
     ) -> Result<Response<ManifestResponse>, Status> {
-        auth::caller(&request)?;
-        Err(Status::unimplemented(
-            "manifests cannot be rendered from uploaded files yet: leave --server-side-generate away",
-        ))
+        let caller = auth::caller(&request)?;
+        Box::pin(self.manifests_with_files(&caller, request.into_inner()))
+            .await
+            .map(Response::new)
     }
 
     async fn managed_resources(
@@ -346,9 +346,13 @@ impl ApplicationService for Api {
     ) -> Result<Response<LinksResponse>, Status> {
         let caller = auth::caller(&request)?;
         let query = request.into_inner();
-        self.gate
+        let app = self
+            .gate
             .open_app::<Get>(&caller, query.project(), query.namespace(), &query.name)?;
-        Ok(Response::new(LinksResponse::default()))
+        let key = "application.links";
+        Ok(Response::new(
+            self.around(&app).links(key, &self.plane.settings().text(key)),
+        ))
     }
 
     async fn list_resource_links(
@@ -357,8 +361,32 @@ impl ApplicationService for Api {
     ) -> Result<Response<LinksResponse>, Status> {
         let caller = auth::caller(&request)?;
         let query = request.into_inner();
-        self.gate
+        let app = self
+            .gate
             .open_app::<Get>(&caller, query.project(), query.app_namespace(), &query.name)?;
-        Ok(Response::new(LinksResponse::default()))
+        let key = "resource.links";
+        let text = self.plane.settings().text(key);
+        if text.is_empty() {
+            return Ok(Response::new(LinksResponse::default()));
+        }
+        let shown = Box::pin(self.resource(&caller, &query)).await?.manifest;
+        let resource = serde_json::from_str(&shown).map_err(|error| status::internal(&error))?;
+        Ok(Response::new(
+            self.around(&app).resource(resource).links(key, &text),
+        ))
+    }
+}
+
+impl Api {
+    /// What deep links of an Application may speak of.
+    fn around(&self, app: &Application) -> links::About {
+        let mut about = links::About::default().app(app);
+        if let Some(project) = self.plane.project_for_gate(project_of(app)) {
+            about = about.project(&project);
+        }
+        match self.cluster_for(app) {
+            Ok(cluster) => about.cluster(&cluster),
+            Err(_) => about,
+        }
     }
 }

@@ -1,8 +1,6 @@
 //! `certificate.CertificateService`: certificates of Git servers (`argocd-tls-certs-cm`) and their SSH host keys
 //! (`argocd-ssh-known-hosts-cm`).
 
-use std::collections::BTreeMap;
-
 use argosy_api::glob;
 use argosy_api::services::certificate::certificate_service_server::CertificateService;
 use argosy_api::services::certificate::{RepositoryCertificateCreateRequest, RepositoryCertificateQuery};
@@ -16,6 +14,8 @@ use tonic::{Request, Response, Status};
 use super::Api;
 use crate::auth;
 use crate::gate::{Create, Delete, Get};
+use crate::state::ConfigMap;
+use crate::state::write::Change;
 
 const TLS: &str = "argocd-tls-certs-cm";
 const SSH: &str = "argocd-ssh-known-hosts-cm";
@@ -38,6 +38,53 @@ fn ssh_entry(line: &str) -> Option<RepositoryCertificate> {
         cert_data: key.as_bytes().to_vec(),
         cert_info: format!("SHA256:{}", STANDARD_NO_PAD.encode(digest.as_ref())),
     })
+}
+
+fn known_hosts(map: &ConfigMap) -> &str {
+    map.data.get(SSH_KEY).map_or("", String::as_str)
+}
+
+/// A certificate that is to be stored, checked.
+enum New {
+    Https {
+        host: String,
+        pem: String,
+    },
+    Ssh {
+        line: String,
+        entry: RepositoryCertificate,
+    },
+}
+
+impl New {
+    fn read(certificate: &RepositoryCertificate) -> Result<Self, Status> {
+        let host = &certificate.server_name;
+        if host.is_empty() || host.contains(char::is_whitespace) {
+            return Err(Status::invalid_argument(format!(
+                "serverName: {host:?} is not the name of a host"
+            )));
+        }
+        let text = String::from_utf8(certificate.cert_data.clone())
+            .map_err(|_| Status::invalid_argument("certData: it is not text"))?;
+        match certificate.cert_type.as_str() {
+            "https" => {
+                check_pem(&text)?;
+                Ok(New::Https {
+                    host: host.clone(),
+                    pem: text,
+                })
+            }
+            "ssh" => {
+                let line = format!("{host} {} {}", certificate.cert_sub_type, text.trim());
+                let entry = ssh_entry(&line)
+                    .ok_or_else(|| Status::invalid_argument("certData: it is not an SSH key in base64"))?;
+                Ok(New::Ssh { line, entry })
+            }
+            other => Err(Status::invalid_argument(format!(
+                "certType: {other:?} is neither https nor ssh"
+            ))),
+        }
+    }
 }
 
 fn tls_entry(host: &str, pem: &str) -> RepositoryCertificate {
@@ -92,12 +139,7 @@ impl CertificateService for Api {
             .gate
             .open::<Get, _>(&caller, self.plane.config_map(SSH, "certificates", ""))?;
         let tls = tls.data.iter().map(|(host, pem)| tls_entry(host, pem));
-        let ssh = ssh
-            .data
-            .get(SSH_KEY)
-            .map_or("", String::as_str)
-            .lines()
-            .filter_map(ssh_entry);
+        let ssh = known_hosts(&ssh).lines().filter_map(ssh_entry);
         let items = tls
             .chain(ssh)
             .filter(|certificate| selected(&query, certificate))
@@ -117,68 +159,69 @@ impl CertificateService for Api {
         let ssh = self
             .gate
             .open::<Create, _>(&caller, self.plane.config_map(SSH, "certificates", ""))?;
-        let mut hosts: BTreeMap<String, Option<String>> = BTreeMap::new();
-        let mut lines: Vec<String> = ssh
-            .data
-            .get(SSH_KEY)
-            .map_or("", String::as_str)
-            .lines()
-            .map(str::to_owned)
-            .collect();
-        let (mut made, mut ssh_changed) = (Vec::new(), false);
-        for certificate in request.certificates.unwrap_or_default().items {
-            let host = certificate.server_name.clone();
-            if host.is_empty() || host.contains(char::is_whitespace) {
-                return Err(Status::invalid_argument(format!(
-                    "serverName: {host:?} is not the name of a host"
-                )));
-            }
-            let text = String::from_utf8(certificate.cert_data.clone())
-                .map_err(|_| Status::invalid_argument("certData: it is not text"))?;
-            match certificate.cert_type.as_str() {
-                "https" => {
-                    check_pem(&text)?;
-                    match tls.data.get(&host) {
-                        Some(known) if *known == text => continue,
-                        Some(_) if !request.upsert => return Err(exists(&host)),
-                        _ => drop(hosts.insert(host, Some(text))),
+        let sent = request.certificates.unwrap_or_default().items;
+        let new = sent.iter().map(New::read).collect::<Result<Vec<_>, _>>()?;
+        let upsert = request.upsert;
+        let mut made = vec![false; new.len()];
+        self.plane
+            .change_config_map(&tls, TLS, |map| {
+                let mut change = Change::new();
+                for (new, made) in new.iter().zip(&mut made) {
+                    let New::Https { host, pem } = new else {
+                        continue;
+                    };
+                    *made = match map.data.get(host) {
+                        Some(known) if known == pem => false,
+                        Some(_) if !upsert => return Err(exists(host)),
+                        _ => true,
+                    };
+                    if *made {
+                        change.insert(host.clone(), Some(pem.clone()));
                     }
                 }
-                "ssh" => {
-                    let line = format!("{host} {} {}", certificate.cert_sub_type, text.trim());
-                    let entry = ssh_entry(&line).ok_or_else(|| {
-                        Status::invalid_argument("certData: it is not an SSH key in base64")
-                    })?;
-                    let same = |line: &String| {
+                Ok(change)
+            })
+            .await?;
+        self.plane
+            .change_config_map(&ssh, SSH, |map| {
+                let mut lines: Vec<&str> = known_hosts(map).lines().collect();
+                let mut changed = false;
+                for (new, made) in new.iter().zip(&mut made) {
+                    let New::Ssh { line, entry } = new else {
+                        continue;
+                    };
+                    let same = |line: &&str| {
                         ssh_entry(line).is_some_and(|known| {
                             known.server_name == entry.server_name
                                 && known.cert_sub_type == entry.cert_sub_type
                         })
                     };
-                    match lines.iter().position(same) {
-                        Some(at) if ssh_entry(&lines[at]).as_ref() == Some(&entry) => continue,
-                        Some(_) if !request.upsert => return Err(exists(&host)),
-                        Some(at) => lines[at] = line,
-                        None => lines.push(line),
-                    }
-                    ssh_changed = true;
+                    let at = lines.iter().position(same);
+                    *made = match at {
+                        Some(at) if ssh_entry(lines[at]).as_ref() == Some(entry) => false,
+                        Some(_) if !upsert => return Err(exists(&entry.server_name)),
+                        Some(at) => {
+                            lines[at] = line;
+                            true
+                        }
+                        None => {
+                            lines.push(line);
+                            true
+                        }
+                    };
+                    changed |= *made;
                 }
-                other => {
-                    return Err(Status::invalid_argument(format!(
-                        "certType: {other:?} is neither https nor ssh"
-                    )));
+                match changed {
+                    true => Ok(Change::from([(
+                        SSH_KEY.to_owned(),
+                        Some(lines.join("\n") + "\n"),
+                    )])),
+                    false => Ok(Change::new()),
                 }
-            }
-            made.push(certificate);
-        }
-        if !hosts.is_empty() {
-            self.plane.write_config_map(&tls, TLS, hosts).await?;
-        }
-        if ssh_changed {
-            let data = BTreeMap::from([(SSH_KEY.to_owned(), Some(lines.join("\n") + "\n"))]);
-            self.plane.write_config_map(&ssh, SSH, data).await?;
-        }
-        Ok(listed(made))
+            })
+            .await?;
+        let made = sent.into_iter().zip(made).filter(|(_, made)| *made);
+        Ok(listed(made.map(|(certificate, _)| certificate).collect()))
     }
 
     async fn delete_certificate(
@@ -198,27 +241,34 @@ impl CertificateService for Api {
                 "hostNamePattern: name the hosts whose certificates are to go",
             ));
         }
-        let mut gone: Vec<_> = tls.data.iter().map(|(host, pem)| tls_entry(host, pem)).collect();
-        gone.retain(|certificate| selected(&query, certificate));
-        let hosts: BTreeMap<_, _> = gone.iter().map(|gone| (gone.server_name.clone(), None)).collect();
-        if !hosts.is_empty() {
-            self.plane.write_config_map(&tls, TLS, hosts).await?;
-        }
-        let text = ssh.data.get(SSH_KEY).map_or("", String::as_str);
-        let (mut kept, mut any) = (String::new(), false);
-        for line in text.lines() {
-            match ssh_entry(line).filter(|certificate| selected(&query, certificate)) {
-                Some(certificate) => {
-                    gone.push(certificate);
-                    any = true;
+        let mut gone_tls = Vec::new();
+        self.plane
+            .change_config_map(&tls, TLS, |map| {
+                gone_tls = map.data.iter().map(|(host, pem)| tls_entry(host, pem)).collect();
+                gone_tls.retain(|certificate| selected(&query, certificate));
+                Ok(gone_tls
+                    .iter()
+                    .map(|gone| (gone.server_name.clone(), None))
+                    .collect())
+            })
+            .await?;
+        let mut gone = Vec::new();
+        self.plane
+            .change_config_map(&ssh, SSH, |map| {
+                let mut kept = String::new();
+                gone.clone_from(&gone_tls);
+                for line in known_hosts(map).lines() {
+                    match ssh_entry(line).filter(|certificate| selected(&query, certificate)) {
+                        Some(certificate) => gone.push(certificate),
+                        None => kept += &format!("{line}\n"),
+                    }
                 }
-                None => kept += &format!("{line}\n"),
-            }
-        }
-        if any {
-            let data = BTreeMap::from([(SSH_KEY.to_owned(), Some(kept))]);
-            self.plane.write_config_map(&ssh, SSH, data).await?;
-        }
+                match gone.len() == gone_tls.len() {
+                    true => Ok(Change::new()),
+                    false => Ok(Change::from([(SSH_KEY.to_owned(), Some(kept))])),
+                }
+            })
+            .await?;
         Ok(listed(gone))
     }
 }

@@ -219,37 +219,46 @@ impl ClusterService for Api {
                 )));
             }
         }
-        if is_wanted("name") && !sent.name.is_empty() {
-            becomes.name = sent.name;
-        }
-        if is_wanted("namespaces") {
-            becomes.namespaces = sent.namespaces;
-        }
-        if is_wanted("config") {
-            becomes.config = sent.config;
-        }
-        if is_wanted("shard") {
-            becomes.shard = sent.shard;
-        }
-        if is_wanted("clusterResources") {
-            becomes.cluster_resources = sent.cluster_resources;
-        }
-        if is_wanted("labels") {
-            becomes.labels = sent.labels;
-        }
-        if is_wanted("annotations") {
-            becomes.annotations = sent.annotations;
-        }
-        if is_wanted("project") {
-            becomes.project = sent.project;
-        }
+        let change = |cluster: &mut Cluster| {
+            if is_wanted("name") && !sent.name.is_empty() {
+                cluster.name.clone_from(&sent.name);
+            }
+            if is_wanted("namespaces") {
+                cluster.namespaces.clone_from(&sent.namespaces);
+            }
+            if is_wanted("config") {
+                cluster.config.clone_from(&sent.config);
+            }
+            if is_wanted("shard") {
+                cluster.shard = sent.shard;
+            }
+            if is_wanted("clusterResources") {
+                cluster.cluster_resources = sent.cluster_resources;
+            }
+            if is_wanted("labels") {
+                cluster.labels.clone_from(&sent.labels);
+            }
+            if is_wanted("annotations") {
+                cluster.annotations.clone_from(&sent.annotations);
+            }
+            if is_wanted("project") {
+                cluster.project.clone_from(&sent.project);
+            }
+        };
+        change(&mut becomes);
         let granted = self
             .gate
             .open::<Update, _>(&caller, self.plane.shut_cluster(stored.0.clone(), becomes))?;
         self.try_cluster(&granted.1).await?;
-        self.plane.write_cluster(&granted).await?;
-        self.targets.forget(&granted.1.server);
-        Ok(Response::new(self.shown_cluster(&granted.1, &self.infos().await)))
+        let written = match stored.0 {
+            Some(_) => self.plane.change_cluster(&stored, &granted, change).await?,
+            None => {
+                self.plane.write_cluster(&granted).await?;
+                granted.1.clone()
+            }
+        };
+        self.targets.forget(&written.server);
+        Ok(Response::new(self.shown_cluster(&written, &self.infos().await)))
     }
 
     async fn delete(&self, request: Request<ClusterQuery>) -> Result<Response<ClusterResponse>, Status> {
@@ -271,7 +280,7 @@ impl ClusterService for Api {
             &caller,
             &Wanted::read(query.id.as_ref(), &query.server, &query.name),
         )?;
-        Box::pin(self.rotate(&caller, &stored)).await?;
+        Box::pin(self.rotate(&stored)).await?;
         Ok(Response::new(ClusterResponse {}))
     }
 
@@ -283,11 +292,9 @@ impl ClusterService for Api {
             &Wanted::read(query.id.as_ref(), &query.server, &query.name),
         )?;
         if stored.0.is_some() {
-            let mut becomes = stored.1.clone();
-            becomes.refresh_requested_at = Some(Time::from_timestamp(self.now()));
-            let shut = self.plane.shut_cluster(stored.0.clone(), becomes);
-            let granted = self.gate.open::<Update, _>(&caller, shut)?;
-            self.plane.write_cluster(&granted).await?;
+            let now = Time::from_timestamp(self.now());
+            let ask = |cluster: &mut Cluster| cluster.refresh_requested_at = Some(now.clone());
+            self.plane.change_cluster(&stored, &stored, ask).await?;
         }
         Ok(Response::new(self.shown_cluster(&stored.1, &self.infos().await)))
     }

@@ -1,7 +1,5 @@
 //! `gpgkey.GPGKeyService`: public keys that commits are verified with, in `argocd-gpg-keys-cm`.
 
-use std::collections::BTreeMap;
-
 use argosy_api::services::gpgkey::gpg_key_service_server::GpgKeyService;
 use argosy_api::services::gpgkey::{
     GnuPgPublicKeyCreateRequest, GnuPgPublicKeyCreateResponse, GnuPgPublicKeyQuery, GnuPgPublicKeyResponse,
@@ -13,6 +11,7 @@ use super::Api;
 use crate::auth;
 use crate::gate::{Create, Delete, Get};
 use crate::openpgp::{self, PublicKey};
+use crate::state::write::Change;
 
 /// The ConfigMap: a key id, then the armoured key.
 const CONFIG_MAP: &str = "argocd-gpg-keys-cm";
@@ -93,19 +92,21 @@ impl GpgKeyService for Api {
         let sent = publickey.unwrap_or_default().key_data;
         let keys = openpgp::read(&sent)
             .map_err(|why| Status::invalid_argument(format!("publickey.keyData: {why}")))?;
-        let (known, fresh): (Vec<_>, Vec<_>) = keys
-            .into_iter()
-            .partition(|key| !upsert && map.data.contains_key(key.id()));
-        let data = fresh
-            .iter()
-            .map(|key| (key.id().to_owned(), Some(key.armoured.clone())));
-        let data: BTreeMap<_, _> = data.collect();
-        if !data.is_empty() {
-            self.plane.write_config_map(&map, CONFIG_MAP, data).await?;
-        }
+        let (mut known, mut fresh) = (Vec::new(), Vec::new());
+        self.plane
+            .change_config_map(&map, CONFIG_MAP, |map| {
+                (known, fresh) = keys
+                    .iter()
+                    .partition(|key| !upsert && map.data.contains_key(key.id()));
+                let fresh = fresh.iter();
+                Ok(fresh
+                    .map(|key| (key.id().to_owned(), Some(key.armoured.clone())))
+                    .collect())
+            })
+            .await?;
         Ok(Response::new(GnuPgPublicKeyCreateResponse {
             created: Some(GnuPgPublicKeyList {
-                items: fresh.iter().map(public).collect(),
+                items: fresh.into_iter().map(public).collect(),
                 ..GnuPgPublicKeyList::default()
             }),
             skipped: known.iter().map(|key| key.id().to_owned()).collect(),
@@ -121,11 +122,11 @@ impl GpgKeyService for Api {
             .gate
             .open::<Delete, _>(&caller, self.plane.config_map(CONFIG_MAP, "gpgkeys", ""))?;
         let id = id_of(&request.get_ref().key_id)?;
-        if !map.data.contains_key(&id) {
-            return Err(Status::not_found(format!("GPG public key {id} not found")));
-        }
         self.plane
-            .write_config_map(&map, CONFIG_MAP, BTreeMap::from([(id, None)]))
+            .change_config_map(&map, CONFIG_MAP, |map| match map.data.contains_key(&id) {
+                true => Ok(Change::from([(id.clone(), None)])),
+                false => Err(Status::not_found(format!("GPG public key {id} not found"))),
+            })
             .await?;
         Ok(Response::new(GnuPgPublicKeyResponse {}))
     }

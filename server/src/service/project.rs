@@ -20,6 +20,7 @@ use super::Api;
 use crate::auth::{self, Caller, session};
 use crate::egress;
 use crate::gate::{Create, Delete, Get, Granted, Update};
+use crate::links;
 use crate::service::application::events;
 use crate::state::project_of;
 
@@ -467,8 +468,10 @@ impl ProjectService for Api {
         request: Request<ListProjectLinksRequest>,
     ) -> Result<Response<LinksResponse>, Status> {
         let caller = auth::caller(&request)?;
-        self.project::<Get>(&caller, &request.get_ref().name)?;
-        Ok(Response::new(LinksResponse::default()))
+        let project = self.project::<Get>(&caller, &request.get_ref().name)?;
+        let key = "project.links";
+        let about = links::About::default().project(&project);
+        Ok(Response::new(about.links(key, &self.plane.settings().text(key))))
     }
 }
 

@@ -93,8 +93,14 @@ impl Api {
         let known = self
             .plane
             .repositories_of(false, |repository| git_url::same(&repository.repo, &url));
-        if !known.is_empty() {
-            let granted = self.repository::<Get>(caller, false, &url, project)?;
+        // One of the project comes first; one that is nobody's is everybody's.
+        let has = |of: &str| known.iter().any(|(known, _)| known == of);
+        let scope = match project.is_empty() || has(project) {
+            true => project,
+            false => "",
+        };
+        if (project.is_empty() && !known.is_empty()) || has(scope) {
+            let granted = self.repository::<Get>(caller, false, &url, scope)?;
             return Ok(self
                 .plane
                 .settings()
@@ -426,10 +432,10 @@ impl RepositoryService for Api {
     async fn list_oci_tags(&self, request: Request<RepoQuery>) -> Result<Response<Refs>, Status> {
         let caller = auth::caller(&request)?;
         let query = request.into_inner();
-        self.readable(&caller, &query.repo, &query.app_project)?;
-        Err(Status::unimplemented(
-            "tags of OCI repositories cannot be listed yet",
-        ))
+        let repo = self.readable(&caller, &query.repo, &query.app_project)?;
+        let request = ListRefsRequest { repo: Some(repo) };
+        let tags = self.repo.list_oci_tags(request).await.map_err(status::repo)?;
+        Ok(Response::new(tags))
     }
 
     async fn list_apps(&self, request: Request<RepoAppsQuery>) -> Result<Response<RepoAppsResponse>, Status> {

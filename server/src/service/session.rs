@@ -11,7 +11,9 @@ use tonic::{Request, Response, Status};
 use super::Api;
 use crate::auth::{self, jwt, password, session};
 
-/// A login that fails takes longer by as much as this, and as much again by chance: guesses are cheap to nobody.
+/// A login that fails takes as long as this, and as much again by chance: guesses are cheap to nobody. It is counted from
+/// when the login came, so that how long the answer takes does not tell what was done for it: a name that is nobody's, a
+/// password that is wrong and an account that is closed for a while differ in that.
 const PENALTY: Duration = Duration::from_millis(500);
 /// Stands for every name that is nobody's in the limiter.
 const NOBODY: &str = "-";
@@ -55,12 +57,13 @@ impl SessionService for Api {
         let _place = self.logins.try_acquire().map_err(|_| {
             Status::resource_exhausted("too many logins at the same time, try again in a moment")
         })?;
+        let chance = u64::from(session::random::<1>()?[0]) * 2;
+        let refusal_at = tokio::time::Instant::now() + PENALTY + Duration::from_millis(chance);
         let outcome = self.log_in(&request.username, &request.password).await;
         if let Err(status) = &outcome
             && status.code() == tonic::Code::Unauthenticated
         {
-            let chance = u64::from(session::random::<1>()?[0]) * 2;
-            tokio::time::sleep(PENALTY + Duration::from_millis(chance)).await;
+            tokio::time::sleep_until(refusal_at).await;
         }
         outcome.map(|token| Response::new(SessionResponse { token }))
     }

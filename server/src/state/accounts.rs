@@ -63,6 +63,11 @@ pub(crate) fn secret_key(account: &str, what: &str) -> String {
     }
 }
 
+/// Reads a list of tokens. None count of one that cannot be read.
+pub(crate) fn tokens(text: &str) -> Vec<Token> {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
 /// Reads the accounts.
 pub(crate) fn read(
     config: &BTreeMap<String, String>,
@@ -104,7 +109,7 @@ pub(crate) fn read(
         };
         account.password_hash = text("password");
         account.password_mtime = text("passwordMtime").parse().ok();
-        account.tokens = serde_json::from_str(&text("tokens")).unwrap_or_default();
+        account.tokens = tokens(&text("tokens"));
     }
     accounts
 }

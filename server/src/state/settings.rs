@@ -138,6 +138,11 @@ impl Settings {
         }
     }
 
+    /// A text of `argocd-cm`; empty if it is not set.
+    pub(crate) fn text(&self, key: &str) -> String {
+        self.texts.get(key).cloned().unwrap_or_default()
+    }
+
     /// The repository of this URL for a project, with credentials.
     pub(crate) fn repository(&self, url: &str, project: &str) -> Repository {
         let repositories: Vec<_> = self.repositories.iter().map(|(_, found)| found.clone()).collect();
@@ -173,21 +178,26 @@ fn rbac(data: &BTreeMap<String, String>, before: Option<&Arc<Rbac>>) -> Arc<Rbac
     })
 }
 
+/// The cluster that a Secret describes.
+pub(crate) fn cluster(secret: &Secret) -> Result<Cluster, cluster_secret::Error> {
+    let read = cluster_secret::read(cluster_secret::Secret {
+        name: &secret.metadata.name,
+        uid: &secret.metadata.uid,
+        labels: &secret.metadata.labels,
+        annotations: &secret.metadata.annotations,
+        data: &secret.data,
+    })?;
+    Ok(read.cluster)
+}
+
 fn clusters<'a>(
     secrets: impl Iterator<Item = &'a Arc<Secret>>,
     in_cluster: bool,
 ) -> Vec<(Option<String>, Cluster)> {
     let mut clusters: Vec<(Option<String>, Cluster)> = Vec::new();
     for secret in secrets {
-        let read = cluster_secret::read(cluster_secret::Secret {
-            name: &secret.metadata.name,
-            uid: &secret.metadata.uid,
-            labels: &secret.metadata.labels,
-            annotations: &secret.metadata.annotations,
-            data: &secret.data,
-        });
-        match read {
-            Ok(read) => clusters.push((Some(secret.metadata.name.clone()), read.cluster)),
+        match cluster(secret) {
+            Ok(cluster) => clusters.push((Some(secret.metadata.name.clone()), cluster)),
             Err(error) => warn!(
                 error = argosy_runtime::log::chain(&error),
                 "a cluster is passed over"

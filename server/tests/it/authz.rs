@@ -27,7 +27,9 @@ pub(crate) fn request(descriptor: &MessageDescriptor) -> DynamicMessage {
     let mut message = DynamicMessage::new(descriptor.clone());
     let package = descriptor.package_name().to_owned();
     for field in descriptor.fields() {
-        if field.is_list() || field.is_map() || field.containing_oneof().is_some() {
+        // Streams of clients begin with their query.
+        let is_choice = field.containing_oneof().is_some() && field.name() != "query";
+        if field.is_list() || field.is_map() || is_choice {
             continue;
         }
         let name = field.name().to_owned();
@@ -63,6 +65,7 @@ pub(crate) fn request(descriptor: &MessageDescriptor) -> DynamicMessage {
                 Kind::Message(inner),
                 "application" | "project" | "applicationset" | "repo" | "creds" | "cluster",
             ) => Some(Value::Message(object(&inner))),
+            (Kind::Message(inner), "query") => Some(Value::Message(request(&inner))),
             (Kind::Message(inner), "source") => {
                 let mut source = DynamicMessage::new(inner);
                 source.set_field_by_name("repoURL", Value::String("https://git.example.com/app".into()));

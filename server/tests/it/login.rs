@@ -1,12 +1,14 @@
 //! Logging in and out, and what tokens are worth.
 
+use argosy_api::services::account::ListAccountRequest;
+use argosy_api::services::account::account_service_client::AccountServiceClient;
 use argosy_api::services::session::session_service_client::SessionServiceClient;
 use argosy_api::services::session::{GetUserInfoRequest, SessionDeleteRequest};
 use argosy_test_cluster::api::kinds;
 use serde_json::json;
 use tonic::Code;
 
-use crate::world::{ADMIN_PASSWORD, log_in, run, start, with, world};
+use crate::world::{ADMIN_PASSWORD, PATIENCE, log_in, run, start, with, world};
 
 #[test]
 fn a_password_opens_a_session_and_logging_out_ends_it() {
@@ -178,5 +180,66 @@ fn anonymous_has_the_default_role_and_a_bad_token_has_nothing() {
             world.http("DELETE", "/api/v1/applications/web", "", None).await.0,
             403
         );
+    });
+}
+
+#[test]
+fn a_session_that_is_about_to_end_is_renewed() {
+    run(async {
+        let world = start("renewed", &["--insecure"]).await;
+        let minutes = json!({"data": {"users.session.duration": "4m"}});
+        world
+            .api
+            .merge_patch(kinds::CONFIG_MAP, "renewed", "argocd-cm", &minutes)
+            .await
+            .unwrap();
+        let accounts = AccountServiceClient::new(world.channel.clone());
+        let renewed = async |token: &str| {
+            let answer = accounts
+                .clone()
+                .list_accounts(with(token, ListAccountRequest {}))
+                .await
+                .unwrap();
+            answer
+                .metadata()
+                .get("renew-token")
+                .map(|value| value.to_str().unwrap().to_owned())
+        };
+        let started = std::time::Instant::now();
+        let (session, next) = loop {
+            let session = world.admin().await;
+            if let Some(next) = renewed(&session).await {
+                break (session, next);
+            }
+            assert!(started.elapsed() < PATIENCE, "sessions do not become shorter");
+        };
+        assert_ne!(session, next);
+        // The other one counts, and a browser gets it as its cookie.
+        let client = reqwest::Client::new();
+        let answer = client
+            .get(format!("http://{}/api/v1/account", world.address))
+            .bearer_auth(&next)
+            .send()
+            .await
+            .unwrap();
+        let cookie = answer.headers()["set-cookie"].to_str().unwrap().to_owned();
+        assert!(
+            cookie.starts_with("argocd.token=") && cookie.contains("httpOnly"),
+            "{cookie}"
+        );
+        // Logging out gives nothing back, and a key of the API ends when it said it would.
+        let request = client.delete(format!("http://{}/api/v1/session", world.address));
+        let request = request
+            .bearer_auth(&next)
+            .header("Content-Type", "application/json");
+        let answer = request.send().await.unwrap();
+        let cookies: Vec<_> = answer.headers().get_all("set-cookie").iter().collect();
+        assert!(
+            cookies
+                .iter()
+                .all(|cookie| cookie.to_str().unwrap().contains("Max-Age=0")),
+            "{cookies:?}"
+        );
+        assert_eq!(renewed(&world.token("dev").await).await, None);
     });
 }

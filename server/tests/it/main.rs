@@ -1,6 +1,7 @@
 //! The server against a real kube-apiserver, by the wire: gRPC, gRPC-web and REST.
 #![allow(clippy::unwrap_used)]
 
+mod at_once;
 mod authz;
 mod authz_rest;
 mod lists;

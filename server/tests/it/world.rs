@@ -90,7 +90,28 @@ pub(crate) async fn start(namespace: &str, more: &[&str]) -> World {
     for (kind, object) in objects(namespace) {
         apply(&api, kind, object).await;
     }
-    let kubeconfig = cluster.kubeconfig();
+    serve(api, namespace, more).await
+}
+
+/// Two servers that start at the same time in a namespace where there is nothing yet.
+pub(crate) async fn start_bare(namespace: &str) -> [World; 2] {
+    let api = Api::connect(&cluster().kubeconfig()).await.unwrap();
+    for crd in argosy_api::crds() {
+        api.apply(kinds::CRD, &crd).await.unwrap();
+    }
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+    apply(&api, kinds::NAMESPACE, object).await;
+    // The kinds are served as soon as one of them can be made.
+    apply(&api, kinds::PROJECT, project(namespace, "other", json!([])).1).await;
+    let (one, two) = tokio::join!(
+        serve(api.clone(), namespace, &["--insecure"]),
+        serve(api.clone(), namespace, &["--insecure"])
+    );
+    [one, two]
+}
+
+async fn serve(api: Api, namespace: &str, more: &[&str]) -> World {
+    let kubeconfig = cluster().kubeconfig();
     let mut args = vec![
         "server".to_owned(),
         format!("--namespace={namespace}"),

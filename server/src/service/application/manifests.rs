@@ -1,22 +1,95 @@
 //! What Git wants, rendered anew for someone to read, and what is known of its revisions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use argosy_api::annotation;
-use argosy_api::services::application::{ApplicationManifestQuery, RevisionMetadataQuery};
+use argosy_api::services::application::application_manifest_query_with_files_wrapper::Part;
+use argosy_api::services::application::{
+    ApplicationManifestQuery, ApplicationManifestQueryWithFilesWrapper, RevisionMetadataQuery,
+};
 use argosy_api::services::repository::{
     ManifestRequest, ManifestResponse, RepoServerRevisionChartDetailsRequest,
     RepoServerRevisionMetadataRequest,
 };
-use argosy_api::v1alpha1::{Application, ApplicationSource, ChartDetails, RefTarget, RevisionMetadata};
-use tonic::Status;
+use argosy_api::v1alpha1::{
+    AppProject, Application, ApplicationSource, ChartDetails, Cluster, ClusterInfo, OciMetadata, RefTarget,
+    RepoCreds, Repository, RevisionMetadata,
+};
+use tonic::{Status, Streaming};
 
 use crate::auth::Caller;
 use crate::egress;
 use crate::gate::Get;
 use crate::service::Api;
-use crate::state::project_of;
+use crate::state::{Settings, project_of};
 use crate::status;
+
+/// The largest upload, as the repo-server takes it.
+const UPLOAD_LEN_MAX: usize = 100 << 20;
+
+/// What rendering the sources of an Application needs beside them.
+struct Rendering {
+    /// The Application, as its marks name it.
+    instance: String,
+    settings: Arc<Settings>,
+    project: AppProject,
+    cluster: Cluster,
+    info: ClusterInfo,
+    repos: Vec<Repository>,
+    creds: Vec<RepoCreds>,
+    refs: BTreeMap<String, RefTarget>,
+}
+
+impl Rendering {
+    fn request(&self, app: &Application, source: &ApplicationSource, no_cache: bool) -> ManifestRequest {
+        let settings = &self.settings;
+        ManifestRequest {
+            repo: Some(settings.repository(&source.repo_url, project_of(app))),
+            revision: source.target_revision.clone(),
+            no_cache,
+            app_label_key: settings.config.tracking.label_key.clone(),
+            app_name: self.instance.clone(),
+            namespace: app.spec.destination.namespace.clone(),
+            application_source: Some(source.clone()),
+            repos: self.repos.clone(),
+            helm_repo_creds: self.creds.clone(),
+            kustomize_options: Some(settings.config.kustomize.clone()),
+            helm_options: Some(settings.config.helm.clone()),
+            kube_version: self.info.server_version.clone(),
+            api_versions: self.info.api_versions.clone(),
+            tracking_method: settings.config.tracking.method.as_str().to_owned(),
+            enabled_source_types: settings.config.enabled.to_map(),
+            has_multiple_sources: app.spec.has_multiple_sources(),
+            ref_sources: self.refs.clone(),
+            project_source_repos: self.project.spec.source_repos.clone(),
+            project_name: project_of(app).to_owned(),
+            annotation_manifest_generate_paths: app
+                .metadata
+                .annotations
+                .get(annotation::MANIFEST_GENERATE_PATHS)
+                .cloned()
+                .unwrap_or_default(),
+            installation_id: settings.config.tracking.installation_id.clone(),
+            source_integrity: argosy_api::integrity::effective(&self.project.spec),
+            ..ManifestRequest::default()
+        }
+    }
+
+    /// Adds what was rendered to an answer, masked.
+    fn take(&self, answer: &mut ManifestResponse, rendered: ManifestResponse) {
+        let sensitive = &self.settings.config.sensitive_annotations;
+        let shown = rendered
+            .manifests
+            .iter()
+            .filter_map(|text| egress::rendered(text, sensitive));
+        answer.manifests.extend(shown);
+        answer.revision = rendered.revision;
+        answer.source_type = rendered.source_type;
+        answer.namespace = rendered.namespace;
+        answer.commands.extend(rendered.commands);
+    }
+}
 
 impl Api {
     pub(super) async fn manifests(
@@ -47,16 +120,82 @@ impl Api {
         {
             query.revision().clone_into(&mut first.target_revision);
         }
+        let rendering = self.rendering(&app, &sources).await?;
+        let mut answer = ManifestResponse::default();
+        for source in &sources {
+            let request = rendering.request(&app, source, query.no_cache());
+            let rendered = self.repo.generate_manifest(request).await.map_err(status::repo)?;
+            rendering.take(&mut answer, rendered);
+        }
+        answer.server = rendering.cluster.server;
+        Ok(answer)
+    }
+
+    /// Manifests of files that a person has at home, as they would be of the Application's source: with its parameters, in
+    /// its cluster.
+    pub(super) async fn manifests_with_files(
+        &self,
+        caller: &Caller,
+        mut parts: Streaming<ApplicationManifestQueryWithFilesWrapper>,
+    ) -> Result<ManifestResponse, Status> {
+        let first = parts.message().await?.and_then(|wrapper| wrapper.part);
+        let Some(Part::Query(query)) = first else {
+            return Err(Status::invalid_argument(
+                "the first message must be the query: which application it is",
+            ));
+        };
+        let (project, namespace) = (query.project().to_owned(), query.app_namespace().to_owned());
+        let app = self
+            .gate
+            .open_app::<Get>(caller, &project, &namespace, &query.name)?;
+        // Uploads are held whole: few at a time.
+        let _place = self
+            .uploads
+            .acquire()
+            .await
+            .map_err(|_| Status::unavailable("the server is stopping"))?;
+        let mut archive = Vec::new();
+        while let Some(wrapper) = parts.message().await? {
+            let Some(Part::Chunk(chunk)) = wrapper.part else {
+                return Err(Status::invalid_argument(
+                    "after the query nothing but chunks of the files may come",
+                ));
+            };
+            if archive.len() + chunk.chunk.len() > UPLOAD_LEN_MAX {
+                return Err(Status::invalid_argument(format!(
+                    "the files are more than {} MiB: leave out what the source does not need (--local-include)",
+                    UPLOAD_LEN_MAX >> 20
+                )));
+            }
+            archive.extend_from_slice(&chunk.chunk);
+        }
+        let sources = app.spec.effective_sources();
+        let source = sources
+            .first()
+            .ok_or_else(|| Status::failed_precondition("the application has no source"))?;
+        let rendering = self.rendering(&app, &sources).await?;
+        let request = rendering.request(&app, source, true);
+        let rendered = self
+            .repo
+            .generate_manifest_with_files(request, archive, query.checksum);
+        let mut answer = ManifestResponse::default();
+        rendering.take(&mut answer, rendered.await.map_err(status::repo)?);
+        answer.server = rendering.cluster.server;
+        Ok(answer)
+    }
+
+    /// What rendering the sources of an Application needs beside them.
+    async fn rendering(&self, app: &Application, sources: &[ApplicationSource]) -> Result<Rendering, Status> {
         let settings = self.plane.settings();
-        let project = self.plane.project_for_gate(project_of(&app));
+        let project = self.plane.project_for_gate(project_of(app));
         let project = project.ok_or_else(|| {
-            Status::failed_precondition(format!("project {} does not exist", project_of(&app)))
+            Status::failed_precondition(format!("project {} does not exist", project_of(app)))
         })?;
         let project = self.joined(&project);
-        let cluster = self.cluster_for(&app).map_err(Status::failed_precondition)?;
+        let cluster = self.cluster_for(app).map_err(Status::failed_precondition)?;
         let infos = self.live.clusters().await.unwrap_or_default();
         let info = infos.get(&cluster.server).cloned().unwrap_or_default();
-        let own = |name: &str| name.is_empty() || name == project_of(&app);
+        let own = |name: &str| name.is_empty() || name == project_of(app);
         let is_chart = |kind: &str, oci: bool| kind == "helm" || kind == "oci" || oci;
         let repos: Vec<_> = settings
             .repositories
@@ -64,66 +203,27 @@ impl Api {
             .filter(|(_, repository)| {
                 own(&repository.project) && is_chart(&repository.r#type, repository.enable_oci)
             })
-            .map(|(_, repository)| settings.repository(&repository.repo, project_of(&app)))
+            .map(|(_, repository)| settings.repository(&repository.repo, project_of(app)))
             .collect();
         let creds = settings.templates.iter().map(|(_, template)| template);
         let creds: Vec<_> = creds
             .filter(|template| is_chart(&template.r#type, template.enable_oci))
             .cloned()
             .collect();
-        let refs = self.refs(&app, &sources);
-        let mut answer = ManifestResponse::default();
-        for source in &sources {
-            let namespace = &app.metadata.namespace;
-            let instance = match namespace == self.plane.namespace() {
+        let namespace = &app.metadata.namespace;
+        Ok(Rendering {
+            instance: match namespace == self.plane.namespace() {
                 true => app.metadata.name.clone(),
                 false => format!("{namespace}_{}", app.metadata.name),
-            };
-            let request = ManifestRequest {
-                repo: Some(settings.repository(&source.repo_url, project_of(&app))),
-                revision: source.target_revision.clone(),
-                no_cache: query.no_cache(),
-                app_label_key: settings.config.tracking.label_key.clone(),
-                app_name: instance,
-                namespace: app.spec.destination.namespace.clone(),
-                application_source: Some(source.clone()),
-                repos: repos.clone(),
-                helm_repo_creds: creds.clone(),
-                kustomize_options: Some(settings.config.kustomize.clone()),
-                helm_options: Some(settings.config.helm.clone()),
-                kube_version: info.server_version.clone(),
-                api_versions: info.api_versions.clone(),
-                tracking_method: settings.config.tracking.method.as_str().to_owned(),
-                enabled_source_types: settings.config.enabled.to_map(),
-                has_multiple_sources: app.spec.has_multiple_sources(),
-                ref_sources: refs.clone(),
-                project_source_repos: project.spec.source_repos.clone(),
-                project_name: project_of(&app).to_owned(),
-                annotation_manifest_generate_paths: app
-                    .metadata
-                    .annotations
-                    .get(annotation::MANIFEST_GENERATE_PATHS)
-                    .cloned()
-                    .unwrap_or_default(),
-                installation_id: settings.config.tracking.installation_id.clone(),
-                source_integrity: argosy_api::integrity::effective(&project.spec),
-                ..ManifestRequest::default()
-            };
-            let rendered = self.repo.generate_manifest(request).await.map_err(status::repo)?;
-            let sensitive = &settings.config.sensitive_annotations;
-            answer.manifests.extend(
-                rendered
-                    .manifests
-                    .iter()
-                    .filter_map(|text| egress::rendered(text, sensitive)),
-            );
-            answer.revision = rendered.revision;
-            answer.source_type = rendered.source_type;
-            answer.namespace = rendered.namespace;
-            answer.commands.extend(rendered.commands);
-        }
-        answer.server = cluster.server;
-        Ok(answer)
+            },
+            refs: self.refs(app, sources),
+            project,
+            cluster,
+            info,
+            repos,
+            creds,
+            settings,
+        })
     }
 
     fn refs(&self, app: &Application, sources: &[ApplicationSource]) -> BTreeMap<String, RefTarget> {
@@ -186,6 +286,33 @@ impl Api {
             .get_revision_metadata(request)
             .await
             .map_err(status::repo)
+    }
+
+    pub(super) async fn oci_metadata(
+        &self,
+        caller: &Caller,
+        query: &RevisionMetadataQuery,
+    ) -> Result<OciMetadata, Status> {
+        let app = self
+            .gate
+            .open_app::<Get>(caller, query.project(), query.app_namespace(), &query.name)?;
+        let source = Self::source_of(&app, query)?;
+        if !source.repo_url.starts_with("oci://") {
+            return Err(Status::invalid_argument(format!(
+                "the source of application {} is no OCI artifact",
+                query.name
+            )));
+        }
+        let request = RepoServerRevisionChartDetailsRequest {
+            repo: Some(
+                self.plane
+                    .settings()
+                    .repository(&source.repo_url, project_of(&app)),
+            ),
+            name: source.chart.clone(),
+            revision: query.revision.clone(),
+        };
+        self.repo.get_oci_metadata(request).await.map_err(status::repo)
     }
 
     pub(super) async fn chart_details(

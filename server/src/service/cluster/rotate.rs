@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use argosy_api::v1alpha1::Cluster;
 use argosy_kube_io::target::{Delete, Write};
 use argosy_kube_io::{Target, api};
 use argosy_object::Value;
@@ -11,7 +12,7 @@ use serde_json::json;
 use tonic::Status;
 
 use super::Stored;
-use crate::auth::{Caller, session};
+use crate::auth::session;
 use crate::gate::{Granted, Update};
 use crate::service::Api;
 use crate::status;
@@ -48,11 +49,7 @@ impl Account {
 
 impl Api {
     /// Makes a token, tries it, stores it, and takes the old one away, in this order: whatever fails, one of them works.
-    pub(super) async fn rotate(
-        &self,
-        caller: &Caller,
-        stored: &Granted<Stored, Update>,
-    ) -> Result<(), Status> {
+    pub(super) async fn rotate(&self, stored: &Granted<Stored, Update>) -> Result<(), Status> {
         let cluster = &stored.1;
         if cluster.config.bearer_token.is_empty() {
             return Err(Status::invalid_argument(format!(
@@ -68,22 +65,18 @@ impl Api {
         let target = self.targets.of(&self.plane, cluster).await?;
         let (secret, token) = fresh_token(&target, &account).await?;
         let mut becomes = cluster.clone();
-        becomes.config.bearer_token = token;
-        becomes.config.tls_client_config.cert_data.clear();
-        becomes.config.tls_client_config.key_data.clear();
+        let change = |cluster: &mut Cluster| {
+            cluster.config.bearer_token.clone_from(&token);
+            cluster.config.tls_client_config.cert_data.clear();
+            cluster.config.tls_client_config.key_data.clear();
+        };
+        change(&mut becomes);
         self.try_cluster(&becomes).await?;
-        let granted = self
-            .gate
-            .open::<Update, _>(caller, self.plane.shut_cluster(stored.0.clone(), becomes))?;
-        self.plane.write_cluster(&granted).await?;
-        self.targets.forget(&granted.1.server);
-        tracing::info!(
-            cluster = granted.1.server,
-            secret,
-            "the cluster has another token"
-        );
+        let written = self.plane.change_cluster(stored, stored, change).await?;
+        self.targets.forget(&written.server);
+        tracing::info!(cluster = written.server, secret, "the cluster has another token");
         // With the new token: the old one may be refused from now on.
-        let target = self.targets.of(&self.plane, &granted.1).await?;
+        let target = self.targets.of(&self.plane, &written).await?;
         target
             .delete(
                 &api::secrets(),
