@@ -20,6 +20,7 @@ mod health;
 mod live;
 pub(crate) mod managed;
 pub mod manifest;
+pub(crate) mod orphans;
 mod resolved;
 mod spec;
 pub(crate) mod summary;
@@ -288,6 +289,7 @@ struct Outcome {
 /// The status after a comparison.
 fn found(ctx: &Context, app: &Application, compared: &Compared, now: jiff::Timestamp) -> Option<Outcome> {
     let mut found = compared.conditions.clone();
+    found.extend(orphans::warning(ctx, app, compared));
     let (mut operation, mut look_again) = (None, None);
     match autosync::autosync(app, compared, ctx.options.self_heal, now) {
         Autosync::No => {}

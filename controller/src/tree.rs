@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use argosy_api::services::tree::tree_service_server::{TreeService, TreeServiceServer};
 use argosy_api::services::tree::{ApplicationRef, ClusterStatus, ClustersResponse, ManagedResourcesResponse};
-use argosy_api::v1alpha1::{Application, ApplicationTree, ClusterInfo};
+use argosy_api::v1alpha1::{Application, ApplicationTree, ClusterInfo, ResourceNode};
 use argosy_kube_io::{Target, api};
+use argosy_object::ResourceKey;
 use argosy_runtime::tasks::Tasks;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -27,10 +28,11 @@ use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
+use crate::apps;
 use crate::args::Args;
 use crate::clusters::{self, Cluster, DestinationError};
 use crate::context::{AppKey, Context};
-use crate::reconcile;
+use crate::reconcile::{self, orphans};
 
 /// What the key signs.
 const PROOF: &[u8] = b"argosy.tree.v1";
@@ -193,13 +195,34 @@ pub(crate) fn tree(ctx: &Context, app: &Application, cluster: &Cluster) -> Resul
     }
     let instance = AppKey::of(app).instance(&ctx.options.namespace);
     let settings = ctx.settings.get();
-    Ok(node::tree(
+    let mut tree = node::tree(
         app,
         &instance,
         &cluster.snapshot(),
         &settings.health,
         &settings.config.allowed_node_labels,
-    ))
+    );
+    tree.orphaned_nodes = orphaned(ctx, app, cluster);
+    Ok(tree)
+}
+
+/// What is in the Application's namespace and nobody's, if its project asks for that.
+fn orphaned(ctx: &Context, app: &Application, cluster: &Cluster) -> Vec<ResourceNode> {
+    let apps::Project::Found(project) = ctx.apps.project(apps::project_name(app)) else {
+        return Vec::new();
+    };
+    let managed = app.status.resources.iter();
+    let managed =
+        managed.map(|found| ResourceKey::new(&found.group, &found.kind, &found.namespace, &found.name));
+    let snapshot = cluster.snapshot();
+    let around = orphans::Around {
+        project: &project,
+        namespace: &app.spec.destination.namespace,
+        managed: managed.collect(),
+        snapshot: &snapshot,
+    };
+    let found = orphans::orphans(&around, |instance| orphans::exists(ctx, instance));
+    node::nodes(&found, &snapshot, &ctx.settings.get().health)
 }
 
 #[tonic::async_trait]

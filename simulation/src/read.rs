@@ -56,7 +56,7 @@ fn get(
         return Ok(json_response(StatusCode::OK, body.into()));
     }
     if scope.place.subresource == "log" {
-        let body = Bytes::from_static(b"");
+        let body = log(&entry.content.value(), scope);
         return Ok(crate::api_server::response(StatusCode::OK, "text/plain", body));
     }
     Ok(one(
@@ -67,6 +67,21 @@ fn get(
         scope,
         StatusCode::OK,
     ))
+}
+
+/// What the containers of a Pod have said: that they run, if they do.
+fn log(pod: &Value, scope: &Scope<'_>) -> Bytes {
+    if pod["status"]["phase"] != "Running" {
+        return Bytes::new();
+    }
+    let (name, started) = (
+        &scope.place.name,
+        pod["status"]["startTime"].as_str().unwrap_or_default(),
+    );
+    match scope.query.get("timestamps") {
+        Some("true") => format!("{started} {name} runs\n").into(),
+        _ => format!("{name} runs\n").into(),
+    }
 }
 
 /// One object as an answer.

@@ -111,6 +111,20 @@ fn node(resource: &Resource, object: &Value, snapshot: &Snapshot, health: &Custo
     }
 }
 
+/// Nodes of objects as they are, in order.
+pub(super) fn nodes(
+    found: &[Arc<Resource>],
+    snapshot: &Snapshot,
+    health: &Customizations,
+) -> Vec<ResourceNode> {
+    let mut nodes: Vec<_> = found
+        .iter()
+        .map(|resource| node(resource, snapshot, health))
+        .collect();
+    nodes.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    nodes
+}
+
 /// What the UI and CLI show beside a name.
 fn info(object: &Value) -> Vec<InfoItem> {
     let item = |name: &str, value: String| InfoItem {
