@@ -66,6 +66,8 @@ enum Command {
     Action(command::action::Args),
     /// Log in to an API server.
     Login(command::login::Login),
+    /// Log in to the current context's server again.
+    Relogin(command::login::Relogin),
     /// End a login.
     Logout(command::login::Logout),
     /// Show the logins, or go to another.
@@ -104,11 +106,14 @@ const FAILED_REMOTELY: u8 = 20;
 impl Command {
     fn failure(&self) -> ExitCode {
         use Command::{
-            Account, App, Appset, Cert, Cluster, Context, Gpg, Login, Logout, Proj, Repo, Repocreds, Version,
+            Account, App, Appset, Cert, Cluster, Context, Gpg, Login, Logout, Proj, Relogin, Repo, Repocreds,
+            Version,
         };
         match self {
-            Login(_) | Logout(_) | Context(_) | Version(_) | Account(_) | App(_) | Appset(_) | Proj(_)
-            | Repo(_) | Repocreds(_) | Cluster(_) | Cert(_) | Gpg(_) => ExitCode::from(FAILED_REMOTELY),
+            Login(_) | Relogin(_) | Logout(_) | Context(_) | Version(_) | Account(_) | App(_) | Appset(_)
+            | Proj(_) | Repo(_) | Repocreds(_) | Cluster(_) | Cert(_) | Gpg(_) => {
+                ExitCode::from(FAILED_REMOTELY)
+            }
             _ => ExitCode::from(2),
         }
     }
@@ -134,6 +139,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Login(args) => block_on(command::login::login(args)),
+        Command::Relogin(args) => block_on(command::login::relogin(args)),
         Command::Logout(args) => block_on(command::login::logout(args)),
         Command::Context(args) => command::login::contexts(&args),
         Command::Version(args) => block_on(command::login::version(args)),

@@ -11,7 +11,9 @@ mod manifests;
 mod options;
 mod resources;
 mod show;
+mod sources;
 mod sync;
+mod upload;
 mod wait;
 mod why;
 
@@ -43,6 +45,12 @@ enum Command {
     Set(Box<edit::Set>),
     /// Take back what was set.
     Unset(Box<edit::Unset>),
+    /// Add a source to an Application of several.
+    AddSource(Box<sources::AddSource>),
+    /// Take a source away from an Application of several.
+    RemoveSource(sources::RemoveSource),
+    /// Let happen what waits for a person: deletions and prunes that want to be confirmed.
+    ConfirmDeletion(edit::ConfirmDeletion),
     /// Change the specification of an Application in an editor.
     Edit(edit::Edit),
     /// Change an Application by a patch.
@@ -88,6 +96,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Create(args) => edit::create(remote, *args).await?,
         Command::Set(args) => edit::set(remote, *args).await?,
         Command::Unset(args) => edit::unset(remote, *args).await?,
+        Command::AddSource(args) => sources::add(remote, *args).await?,
+        Command::RemoveSource(args) => sources::remove(remote, args).await?,
+        Command::ConfirmDeletion(args) => edit::confirm_deletion(remote, args).await?,
         Command::Edit(args) => edit::edit(remote, args).await?,
         Command::Patch(args) => edit::patch(remote, args).await?,
         Command::Delete(args) => edit::delete(remote, args).await?,

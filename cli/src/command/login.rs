@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use argosy_api::services::session::{SessionCreateRequest, SessionDeleteRequest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
 use crate::remote::{Connection, ask, said};
@@ -44,6 +46,43 @@ pub(crate) async fn login(args: Login) -> Result<ExitCode> {
         args.username
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Relogin {
+    /// Name of the account [default: the one that was logged in].
+    #[arg(long)]
+    username: Option<String>,
+    /// Its password [default: read from stdin].
+    #[arg(long)]
+    password: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Logs in to the current context's server again.
+pub(crate) async fn relogin(args: Relogin) -> Result<ExitCode> {
+    let remote = args.connection.remote()?;
+    let username = match args.username {
+        Some(username) => username,
+        None => account_of(&args.connection.token()?).context("which account? Give --username")?,
+    };
+    let request = SessionCreateRequest {
+        username: username.clone(),
+        password: input::password(args.password, "Password")?,
+        ..SessionCreateRequest::default()
+    };
+    let answer = remote.sessions().create(request).await.map_err(said)?;
+    args.connection.renew(&answer.into_inner().token)?;
+    output::text(&format!("'{username}:login' logged in successfully\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The account of a session, as its token says.
+fn account_of(token: &str) -> Option<String> {
+    let body = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    let claims: serde_json::Value = serde_json::from_slice(&body).ok()?;
+    Some(claims["sub"].as_str()?.strip_suffix(":login")?.to_owned())
 }
 
 #[derive(clap::Args)]

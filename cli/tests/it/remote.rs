@@ -679,3 +679,80 @@ fn shells_and_readers_are_told_of_every_command() {
     let page = std::fs::read_to_string(folder.path().join("argosy-app-sync.1")).unwrap();
     assert!(page.contains("retry\\-limit"), "{page}");
 }
+
+#[test]
+fn sources_of_an_application_come_and_go_and_deletions_are_confirmed() {
+    let admin = Person::admin();
+    let manifest = admin.file(
+        "many.yaml",
+        "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: many}\nspec:\n  project: default\n  \
+         destination: {server: https://kubernetes.default.svc, namespace: default}\n  sources:\n  \
+         - {repoURL: https://git.example.com/a, path: a}\n",
+    );
+    admin.says(&["app", "create", "--file", &manifest, "--validate=false"]);
+    let sources = || -> Value {
+        let app: Value = serde_json::from_str(&admin.says(&words("app get many -o json"))).unwrap();
+        app["spec"]["sources"].clone()
+    };
+    let updated = "Application 'many' updated successfully\n";
+    assert_eq!(
+        admin.says(&words(
+            "app add-source many --repo https://git.example.com/b --path b"
+        )),
+        updated
+    );
+    assert_eq!(
+        sources()[1],
+        json!({"repoURL": "https://git.example.com/b", "path": "b"})
+    );
+    let (error, code) = admin.fails(&words("app remove-source many --source-position 3 -y"));
+    assert!(
+        error.contains("Application does not have source at 3") && code == 20,
+        "{error}"
+    );
+    let (error, _) = admin.fails(&words("app remove-source many --source-name nobody -y"));
+    assert!(error.contains("Unknown source name 'nobody'"), "{error}");
+    assert_eq!(
+        admin.says(&words("app remove-source many --source-position 1 -y")),
+        updated
+    );
+    assert_eq!(
+        sources(),
+        json!([{"repoURL": "https://git.example.com/b", "path": "b"}])
+    );
+    let (error, _) = admin.fails(&words("app remove-source many --source-position 1 -y"));
+    assert!(
+        error.contains("Cannot remove the only source remaining in the app"),
+        "{error}"
+    );
+
+    assert_eq!(admin.says(&words("app confirm-deletion many")), updated);
+    let app: Value = serde_json::from_str(&admin.says(&words("app get many -o json"))).unwrap();
+    assert!(
+        app["metadata"]["annotations"]["argocd.argoproj.io/deletion-approved"].is_string(),
+        "{app}"
+    );
+
+    // One source has no list to add to.
+    admin.says(&words(
+        "app create single --repo https://git.example.com/a --path a --dest-server https://kubernetes.default.svc --validate=false",
+    ));
+    let (error, _) = admin.fails(&words(
+        "app add-source single --repo https://git.example.com/b --path b",
+    ));
+    assert!(error.contains("does not have spec.sources defined"), "{error}");
+
+    // What is automated is not synced to what somebody has at home.
+    admin.says(&words("app set single --sync-policy automated"));
+    let (error, _) = admin.fails(&["app", "sync", "single", "--local", "."]);
+    assert!(
+        error.contains("Cannot use local sync when Automatic Sync Policy is enabled"),
+        "{error}"
+    );
+
+    assert_eq!(
+        admin.says(&["relogin", "--password", PASSWORD]),
+        "'admin:login' logged in successfully\n"
+    );
+    admin.says(&words("app list -o name"));
+}

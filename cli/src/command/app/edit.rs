@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use argosy_api::annotation;
 use argosy_api::services::application::{
     ApplicationCreateRequest, ApplicationDeleteRequest, ApplicationPatchRequest, ApplicationQuery,
     ApplicationUpdateSpecRequest,
 };
 use argosy_api::v1alpha1::{Application, Stored as _};
+use serde_json::json;
 
 use super::options::{Options, image_name, pairs, source_at};
 use super::{Named, Several, place};
@@ -148,7 +150,7 @@ pub(super) async fn set(remote: &Remote, args: Set) -> Result<()> {
     update(remote, app, args.validate).await
 }
 
-async fn update(remote: &Remote, app: Application, validate: bool) -> Result<()> {
+pub(super) async fn update(remote: &Remote, app: Application, validate: bool) -> Result<()> {
     let request = ApplicationUpdateSpecRequest {
         name: app.metadata.name,
         app_namespace: Some(app.metadata.namespace),
@@ -299,6 +301,27 @@ pub(super) async fn patch(remote: &Remote, args: Patch) -> Result<()> {
     };
     let app = ask!(remote, applications.patch(request));
     output::text(&argosy_object::yaml::to_string(&app.to_document()))
+}
+
+#[derive(clap::Args)]
+pub(super) struct ConfirmDeletion {
+    #[command(flatten)]
+    app: Named,
+}
+
+pub(super) async fn confirm_deletion(remote: &Remote, args: ConfirmDeletion) -> Result<()> {
+    let (namespace, name) = args.app.place();
+    let now = jiff::Timestamp::now().round(jiff::Unit::Second)?.to_string();
+    let patch = json!({"metadata": {"annotations": {annotation::DELETION_APPROVED: now}}});
+    let request = ApplicationPatchRequest {
+        name: name.to_owned(),
+        app_namespace: Some(namespace.to_owned()),
+        patch: patch.to_string(),
+        patch_type: "merge".to_owned(),
+        project: None,
+    };
+    ask!(remote, applications.patch(request));
+    output::text(&format!("Application '{name}' updated successfully\n"))
 }
 
 #[derive(clap::Args)]

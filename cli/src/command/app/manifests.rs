@@ -1,6 +1,6 @@
 //! `app manifests`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use argosy_api::services::application::{ApplicationManifestQuery, ResourcesQuery};
@@ -8,7 +8,7 @@ use argosy_api::v1alpha1::{Application, ResourceDiff};
 use argosy_object::Value;
 use argosy_repo_server::local::{self, Files, LocalRequest};
 
-use super::Named;
+use super::{Named, upload};
 use crate::output;
 use crate::remote::{Remote, ask};
 
@@ -41,6 +41,12 @@ pub(super) struct At {
     /// The root of the repository that the folder is in.
     #[arg(long)]
     local_repo_root: Option<PathBuf>,
+    /// Have the server render the files of the folder, the root of the repository, as it renders those of Git.
+    #[arg(long, requires = "local", conflicts_with = "local_repo_root")]
+    server_side_generate: bool,
+    /// Which files are sent.
+    #[arg(long, default_values = ["*.yaml", "*.yml", "*.json"], requires = "server_side_generate")]
+    local_include: Vec<String>,
 }
 
 pub(super) async fn manifests(remote: &Remote, args: Manifests) -> Result<()> {
@@ -69,8 +75,14 @@ impl At {
             "while using --revisions and --source-positions, length of values for both flags should be same"
         );
         if let Some(folder) = &self.local {
+            if self.server_side_generate {
+                let archive = upload::pack(folder, &self.local_include)?;
+                return upload::rendered(remote, app, archive).await.map(Some);
+            }
             let app = app.get(remote).await?;
-            return self.here(&app, folder).await.map(Some);
+            return here(&app, folder, self.local_repo_root.as_deref())
+                .await
+                .map(Some);
         }
         if self.revision.is_empty() && self.revisions.is_empty() {
             return Ok(None);
@@ -83,43 +95,43 @@ impl At {
         };
         ask_for(remote, app, query).await.map(Some)
     }
+}
 
-    /// Renders a folder of this machine as the Application's source would be.
-    async fn here(&self, app: &Application, folder: &std::path::Path) -> Result<Vec<Value>> {
-        let sources = app.spec.effective_sources();
-        let [source] = &sources[..] else {
-            anyhow::bail!(
-                "--local is for Applications of one source: this one has {}",
-                sources.len()
-            );
-        };
-        let folder = folder
+/// Renders a folder of this machine as the Application's source would be.
+pub(super) async fn here(app: &Application, folder: &Path, root: Option<&Path>) -> Result<Vec<Value>> {
+    let sources = app.spec.effective_sources();
+    let [source] = &sources[..] else {
+        anyhow::bail!(
+            "--local is for Applications of one source: this one has {}",
+            sources.len()
+        );
+    };
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("find {}", folder.display()))?;
+    let root = match root {
+        Some(root) => root
             .canonicalize()
-            .with_context(|| format!("find {}", folder.display()))?;
-        let root = match &self.local_repo_root {
-            Some(root) => root
-                .canonicalize()
-                .with_context(|| format!("find {}", root.display()))?,
-            None => folder.clone(),
-        };
-        let path = folder
-            .strip_prefix(&root)
-            .with_context(|| format!("{} is not below {}", folder.display(), root.display()))?;
-        let mut source = source.clone();
-        source.path = match path.to_str() {
-            Some("") | None => ".".to_owned(),
-            Some(path) => path.to_owned(),
-        };
-        source.repo_url = format!("file://{}", root.display());
-        let request = LocalRequest {
-            files: Files::Directory(root),
-            sources: vec![source],
-            app_name: app.metadata.name.clone(),
-            namespace: app.spec.destination.namespace.clone(),
-            ..LocalRequest::default()
-        };
-        local::render(request).await.map_err(|error| anyhow!("{error}"))
-    }
+            .with_context(|| format!("find {}", root.display()))?,
+        None => folder.clone(),
+    };
+    let path = folder
+        .strip_prefix(&root)
+        .with_context(|| format!("{} is not below {}", folder.display(), root.display()))?;
+    let mut source = source.clone();
+    source.path = match path.to_str() {
+        Some("") | None => ".".to_owned(),
+        Some(path) => path.to_owned(),
+    };
+    source.repo_url = format!("file://{}", root.display());
+    let request = LocalRequest {
+        files: Files::Directory(root),
+        sources: vec![source],
+        app_name: app.metadata.name.clone(),
+        namespace: app.spec.destination.namespace.clone(),
+        ..LocalRequest::default()
+    };
+    local::render(request).await.map_err(|error| anyhow!("{error}"))
 }
 
 async fn ask_for(remote: &Remote, app: &Named, query: ApplicationManifestQuery) -> Result<Vec<Value>> {

@@ -1,5 +1,6 @@
 //! `app sync`, `app terminate-op`
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::options::{pair, pairs};
 use super::resources::Wanted;
 use super::show::{self, FORMATS, show};
 use super::wait::{Until, Waited, timed_out, wait_for};
-use super::{Named, Several, diff, qualified};
+use super::{Named, Several, diff, manifests, qualified};
 use crate::remote::{Remote, ask};
 use crate::{input, output};
 
@@ -34,6 +35,12 @@ pub(super) struct Sync {
     /// Positions of sources, counted from 1.
     #[arg(long, value_delimiter = ',')]
     source_positions: Vec<i64>,
+    /// To what this folder renders to, here, in place of Git. The Application must not be synced automatically.
+    #[arg(long, conflicts_with_all = ["revision", "revisions", "selector"])]
+    local: Option<PathBuf>,
+    /// The root of the repository that the folder is in.
+    #[arg(long, requires = "local")]
+    local_repo_root: Option<PathBuf>,
     /// Delete what is no longer in Git.
     #[arg(long)]
     prune: bool,
@@ -111,6 +118,27 @@ pub(super) async fn sync(remote: &Remote, args: Sync) -> Result<ExitCode> {
     Ok(code)
 }
 
+impl Sync {
+    /// What is to be synced in place of what is in Git.
+    async fn manifests(&self, app: &Application) -> Result<Vec<String>> {
+        let Some(folder) = &self.local else {
+            return Ok(Vec::new());
+        };
+        let automated = app
+            .spec
+            .sync_policy
+            .as_ref()
+            .and_then(|policy| policy.automated.as_ref());
+        let is_on = automated.is_some_and(|automated| automated.enabled != Some(false));
+        ensure!(
+            !is_on || self.dry_run,
+            "Cannot use local sync when Automatic Sync Policy is enabled except with --dry-run"
+        );
+        let rendered = manifests::here(app, folder, self.local_repo_root.as_deref()).await?;
+        Ok(rendered.iter().map(argosy_object::Value::to_string).collect())
+    }
+}
+
 async fn one(remote: &Remote, args: &Sync, named: &Named) -> Result<ExitCode> {
     let app = named.get(remote).await?;
     let resources = chosen(remote, args, &app).await?;
@@ -147,6 +175,7 @@ async fn one(remote: &Remote, args: &Sync, named: &Named) -> Result<ExitCode> {
             .collect(),
         retry_strategy: args.retry(),
         sync_options: args.options(),
+        manifests: args.manifests(&app).await?,
         ..ApplicationSyncRequest::default()
     };
     ask!(remote, applications.sync(request));
