@@ -1,8 +1,8 @@
 //! Row `list`: people who see little of a large fleet ask the API server for lists and watch it, over gRPC.
 //!
-//! The program runs as a process of its own against a real kube-apiserver. Latencies are what a client in this process
-//! sees, decoded. Of a watch, the time runs from before the write to the API server until a watcher has the event, so
-//! that the API server's own share is in it.
+//! The program runs as a process of its own against a simulated control plane in this process, which holds the fleet from
+//! the start. Latencies are what a client in this process sees, decoded. Of a watch, the time runs from before the write
+//! to the control plane until a watcher has the event, so that the control plane's own share is in it.
 
 mod world;
 
@@ -14,10 +14,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use argosy_api::services::application::ApplicationQuery;
 use argosy_api::services::application::application_service_client::ApplicationServiceClient;
+use argosy_simulation::ApiServer;
 use argosy_test_cluster::api::{Api, kinds};
-use argosy_test_cluster::{Binaries, Cluster, free_port};
+use argosy_test_cluster::free_port;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
+use jiff::Timestamp;
 use serde_json::json;
 use tonic::Request;
 use tonic::transport::Channel;
@@ -25,6 +27,7 @@ use tonic::transport::Channel;
 use crate::chance::Chance;
 use crate::report::Who;
 use crate::rows::Context;
+use crate::servers::Servers;
 use crate::usage;
 use world::{NAMESPACE, World};
 
@@ -32,6 +35,8 @@ use world::{NAMESPACE, World};
 const PAGE: i64 = 50;
 /// A server that has not answered after so long has failed.
 const READY_DEADLINE: Duration = Duration::from_secs(300);
+/// Changes that are written at the same time.
+const WRITES_AT_ONCE: usize = 16;
 /// Watches that share a connection.
 const WATCHES_PER_CONNECTION: usize = 20;
 /// Messages of whole fleets.
@@ -68,15 +73,20 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, Context { program, report, .. }: &Context) -> Result<()> {
     ensure!(args.projects > 0 && args.applications >= args.projects, "at least one Application a project is needed");
     let who = if args.peer.is_some() { Who::Peer } else { Who::Argosy };
-    report.progress("starting a control plane");
-    let cluster = Cluster::start(Binaries::locate()?)?;
-    let api = Api::connect(&cluster.kubeconfig()).await?;
-    report.progress(&format!("creating {} Applications in {} projects", args.applications, args.projects));
+    report.progress(&format!("{} Applications in {} projects", args.applications, args.projects));
     let world = World { applications: args.applications, projects: args.projects };
-    world.create(&api).await?;
+    // Nobody looks after objects that are only described.
+    let options = argosy_simulation::Options { controllers: false, ..argosy_simulation::Options::default() };
+    let servers = Servers::serve([ApiServer::new(options, Timestamp::now())])?;
+    world.fill(&servers.clusters[0])?;
+    let scratch = tempfile::Builder::new().prefix("argosy-perf-").tempdir()?;
+    servers.write_kubeconfigs(scratch.path())?;
+    let kubeconfig = scratch.path().join("cluster-0");
+    let api = Api::connect(&kubeconfig).await?;
 
+    report.progress("starting the server");
     let port = free_port()?;
-    let mut server = start(args.peer.as_deref(), program, &cluster.kubeconfig(), port)?;
+    let mut server = start(args.peer.as_deref(), program, &kubeconfig, port)?;
     let pid = server.id().context("find the server's process")?;
     let address = format!("http://127.0.0.1:{port}");
     let admin = tokio::time::timeout(READY_DEADLINE, log_in(&address, &mut server))
@@ -230,14 +240,16 @@ async fn watch(args: &Args, api: &Api, world: &World, connections: &[Channel], t
     let mut chance = Chance::new(11);
     let mut expected = 0;
     let mut writes = tokio::task::JoinSet::new();
+    let places = Arc::new(tokio::sync::Semaphore::new(WRITES_AT_ONCE));
     for number in 0..args.changes * args.seconds {
         let due = started + Duration::from_secs(1) / args.changes * number;
         tokio::time::sleep_until(due.into()).await;
         let app = chance.below(args.applications);
         let project = world.project_of(app);
         expected += (0..args.watchers).filter(|at| at % tokens.len() == project).count();
-        let api = api.clone();
+        let (api, places) = (api.clone(), places.clone());
         writes.spawn(async move {
+            let _place = places.acquire().await?;
             let written = began.elapsed().as_nanos().to_string();
             let patch = json!({"metadata": {"annotations": {WRITTEN: written}}});
             api.merge_patch(kinds::APPLICATION, NAMESPACE, &world::name(app), &patch).await

@@ -1,27 +1,25 @@
 //! The fleet of row `list`: projects, Applications of about 5 kB in them, and for each project an account that sees it alone.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use argosy_api::services::account::CreateTokenRequest;
 use argosy_api::services::account::account_service_client::AccountServiceClient;
 use argosy_api::services::session::SessionCreateRequest;
 use argosy_api::services::session::session_service_client::SessionServiceClient;
-use argosy_test_cluster::api::{Api, Kind, kinds};
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use argosy_simulation::{Cluster, GroupResource, Population};
 use serde_json::{Value, json};
 use tonic::transport::Channel;
+
+use crate::servers::request;
 
 /// The control plane's namespace.
 pub(super) const NAMESPACE: &str = "argocd";
 const PASSWORD: &str = "correct-horse-1";
 /// bcrypt of it.
 const PASSWORD_HASH: &str = "$2b$04$FjMOwzMjZSk/YnN8FQ7wSuv4NsV0umSudwzN1ZTO/QDziFfVytHEq";
-/// CRDs take a moment to be served.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Applications that are created at the same time.
-const AT_ONCE: usize = 20;
 
+#[derive(Clone, Copy)]
 pub(super) struct World {
     pub(super) applications: usize,
     pub(super) projects: usize,
@@ -56,24 +54,29 @@ impl World {
         app % self.projects
     }
 
-    /// Writes everything to the control plane.
-    pub(super) async fn create(&self, api: &Api) -> Result<()> {
+    /// Puts everything into a control plane. Applications are put in place at once, past its API: they are what is asked
+    /// for, not what is measured.
+    pub(super) fn fill(self, cluster: &Cluster) -> Result<()> {
         for crd in argosy_api::crds() {
-            api.apply(kinds::CRD, &crd).await?;
+            request(cluster, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd)?;
         }
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-        api.apply(kinds::NAMESPACE, &namespace).await?;
-        for (kind, object) in self.settings() {
-            apply(api, kind, &object).await?;
+        request(cluster, "POST", "/api/v1/namespaces", &namespace)?;
+        for (path, object) in self.settings() {
+            request(cluster, "POST", &path, &object)?;
         }
-        stream::iter(0..self.applications)
-            .map(|app| async move { api.create(kinds::APPLICATION, &self.application(app)).await })
-            .buffer_unordered(AT_ONCE)
-            .try_for_each(|_| async { Ok(()) })
-            .await
+        let kind = GroupResource::new("argoproj.io", "applications");
+        let population: Arc<dyn Population> = Arc::new(self);
+        cluster.with(|server| {
+            for app in 0..self.applications {
+                server.seed(&kind, NAMESPACE, &name(app), &population, u32::try_from(app)?);
+            }
+            Ok(())
+        })
     }
 
-    fn settings(&self) -> Vec<(Kind, Value)> {
+    /// Where each object is created, and the object.
+    fn settings(&self) -> Vec<(String, Value)> {
         let metadata = |name: &str| json!({"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/part-of": "argocd"}});
         let mut accounts = json!({});
         let mut policy = String::new();
@@ -88,14 +91,17 @@ impl World {
             accounts[format!("accounts.{account}")] = "apiKey".into();
             let spec = json!({"sourceRepos": ["*"], "destinations": [{"server": "*", "namespace": format!("{project}-*")}]});
             let object = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": metadata(&project), "spec": spec});
-            objects.push((kinds::PROJECT, object));
+            objects.push((format!("/apis/argoproj.io/v1alpha1/namespaces/{NAMESPACE}/appprojects"), object));
         }
-        let map = |name: &str, data: Value| (kinds::CONFIG_MAP, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name), "data": data}));
+        let core = |plural: &str| format!("/api/v1/namespaces/{NAMESPACE}/{plural}");
+        let map = |name: &str, data: Value| {
+            (core("configmaps"), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name), "data": data}))
+        };
         objects.push(map("argocd-cm", accounts));
         objects.push(map("argocd-rbac-cm", json!({"policy.csv": policy})));
         let secret = json!({"admin.password": PASSWORD_HASH, "admin.passwordMtime": "2026-01-01T00:00:00Z"});
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata("argocd-secret"), "stringData": secret});
-        objects.push((kinds::SECRET, secret));
+        objects.push((core("secrets"), secret));
         objects
     }
 
@@ -120,8 +126,8 @@ impl World {
         let (health, sync) = (["Healthy", "Progressing", "Degraded"][app % 3], ["Synced", "OutOfSync"][app % 2]);
         let tier = ["front", "back"][app % 2];
         json!({
-            "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"team": project, "tier": tier}},
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"team": project, "tier": tier},
+                "uid": format!("00000000-0000-4000-8000-{app:012}"), "generation": 7, "creationTimestamp": "2026-06-01T00:00:00Z"},
             "spec": {"project": project, "source": source, "destination": destination,
                 "syncPolicy": {"automated": {"prune": true, "selfHeal": true}}},
             "status": {
@@ -151,13 +157,8 @@ impl World {
     }
 }
 
-async fn apply(api: &Api, kind: Kind, object: &Value) -> Result<()> {
-    let started = Instant::now();
-    loop {
-        match api.apply(kind, object).await {
-            Ok(_) => return Ok(()),
-            Err(error) if started.elapsed() > PATIENCE => return Err(error),
-            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
-        }
+impl Population for World {
+    fn object(&self, index: u32) -> Value {
+        self.application(index as usize)
     }
 }
