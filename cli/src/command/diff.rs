@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use argosy_diff::Difference;
 use argosy_object::Value;
 use serde_json::json;
 
@@ -13,7 +14,7 @@ use crate::output::{self, Verdict};
 pub(crate) struct Args {
     #[command(flatten)]
     files: compared::Files,
-    /// Format. JSON is `{"synced", "differences": [{"resource", "path", "desired", "live", "why"}]}`.
+    /// Format. JSON is `{"synced", "differences": [{"resource", "path", "desired", "live", "why", "owners"}]}`.
     #[arg(short, long, value_enum, default_value_t = Verdict::Text)]
     output: Verdict,
 }
@@ -44,7 +45,7 @@ fn as_json(compared: &Compared, synced: bool) -> Value {
         if pair.desired.is_none() {
             let why = "in the cluster and not in Git";
             differences.push(
-                json!({"resource": resource, "path": "", "desired": null, "live": pair.live, "why": why}),
+                json!({"resource": resource, "path": "", "desired": null, "live": pair.live, "why": why, "owners": []}),
             );
         }
         for difference in &pair.comparison.differences {
@@ -54,6 +55,7 @@ fn as_json(compared: &Compared, synced: bool) -> Value {
                 "desired": difference.desired,
                 "live": difference.live,
                 "why": difference.why,
+                "owners": difference.owners,
             }));
         }
     }
@@ -76,12 +78,20 @@ fn as_text(compared: &Compared, synced: bool) -> String {
             } else {
                 &difference.path
             };
-            text.push_str(&format!("  {path}: {}\n", difference.why));
+            text.push_str(&format!("  {path}: {}\n", why(difference)));
             text.push_str(&format!("    live:    {}\n", shown(difference.live.as_ref())));
             text.push_str(&format!("    desired: {}\n", shown(difference.desired.as_ref())));
         }
     }
     text
+}
+
+/// The reason, and who set the present value as far as the object tells.
+fn why(difference: &Difference) -> String {
+    match difference.owners.as_slice() {
+        [] => difference.why.clone(),
+        owners => format!("{}; now set by {}", difference.why, owners.join(", ")),
+    }
 }
 
 /// One line a value: the whole object is in the file already.

@@ -115,6 +115,46 @@ fn diff_of_equals_is_synced() {
 }
 
 #[test]
+fn diff_counts_what_others_set_only_where_that_is_asked_for_and_names_them() {
+    let live = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: c
+  namespace: shop
+  managedFields:
+  - {manager: argocd-controller, operation: Update, apiVersion: v1, fieldsV1: {"f:data": {"f:a": {}}}}
+  - {manager: kubectl-edit, operation: Update, apiVersion: v1, fieldsV1: {"f:data": {"f:b": {}}}}
+data: {a: "1", b: "2"}
+"#;
+    let desired = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop}\ndata: {a: \"1\"}\n";
+    let strict = desired.replace(
+        "namespace: shop}",
+        "namespace: shop, annotations: {argocd.argoproj.io/sync-options: Strict=true}}",
+    );
+    let annotated = live.replace(
+        "  namespace: shop\n",
+        "  namespace: shop\n  annotations: {argocd.argoproj.io/sync-options: Strict=true}\n",
+    );
+    let desk = Desk::with(&[
+        ("desired.yaml", desired),
+        ("live.yaml", live),
+        ("strict.yaml", &strict),
+        ("annotated.yaml", &annotated),
+    ]);
+    let (text, code) = desk.answer("diff --desired desired.yaml --live live.yaml");
+    assert_eq!((text.as_str(), code), ("synced\n", 0));
+    let verdict = desk.json("diff --desired strict.yaml --live annotated.yaml -o json");
+    let [difference] = verdict["differences"].as_array().unwrap().as_slice() else {
+        panic!("one difference is expected: {verdict:#}");
+    };
+    assert_eq!(difference["path"], "data.b");
+    assert_eq!(difference["owners"], json!(["kubectl-edit"]));
+    let (text, _) = desk.answer("diff --desired strict.yaml --live annotated.yaml");
+    assert!(text.contains("; now set by kubectl-edit"), "{text}");
+}
+
+#[test]
 fn diff_heeds_the_applications_rules() {
     let live = DEPLOYMENT.replace("replicas: 2", "replicas: 3");
     let app = "\
