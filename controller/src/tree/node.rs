@@ -119,7 +119,7 @@ pub(super) fn nodes(
 ) -> Vec<ResourceNode> {
     let mut nodes: Vec<_> = found
         .iter()
-        .map(|resource| node(resource, snapshot, health))
+        .map(|resource| node(resource, &resource.value(), snapshot, health))
         .collect();
     nodes.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     nodes
