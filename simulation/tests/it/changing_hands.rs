@@ -268,6 +268,7 @@ impl World {
                 desired: Some(Arc::new(object.clone())),
                 live: None,
                 out_of_sync: true,
+                doubtful: false,
             };
             resources.insert(resource.key.clone(), resource);
         }
@@ -288,6 +289,7 @@ impl World {
                             desired: None,
                             live: Some(Arc::new(live)),
                             out_of_sync: true,
+                            doubtful: false,
                         };
                         resources.insert(resource.key.clone(), resource);
                     }
