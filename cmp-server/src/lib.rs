@@ -1,8 +1,9 @@
 //! The sidecar of a config management plugin: it is sent the files of a source over a socket that it shares with the
 //! repo-server, runs the commands of its `plugin.yaml` on them, and answers with what they print.
 //!
-//! Files, socket and gRPC are those of Argo CD's `argocd-cmp-server`, so either end may be theirs. What a plugin may do
-//! is decided by the container that it runs in.
+//! Files, socket and gRPC are those of Argo CD's `argocd-cmp-server`, which our repo-server asks just as well. Argo CD's repo-server
+//! cannot ask this one: its client gives the socket's path as the authority of its requests, which is none to our HTTP/2 library. What
+//! a plugin may do is decided by the container that it runs in.
 
 mod command;
 mod config;
