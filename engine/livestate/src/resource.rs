@@ -90,9 +90,22 @@ impl Resource {
     }
 }
 
-/// The owners in a document that is known to have some.
+/// The owners in a document that is known to have some. Only what tells them is read.
 pub(crate) fn owners_in(document: &Document) -> Box<[Owner]> {
-    owners(&label(document))
+    let references = document.value_at(&["metadata", "ownerReferences"]);
+    let named = references
+        .as_ref()
+        .and_then(Value::as_array)
+        .is_some_and(|references| !references.is_empty());
+    if !named {
+        return owners(&label(document));
+    }
+    let metadata =
+        argosy_object::Map::from_iter([("ownerReferences".to_owned(), references.unwrap_or_default())]);
+    owners(&Value::Object(argosy_object::Map::from_iter([(
+        "metadata".to_owned(),
+        Value::Object(metadata),
+    )])))
 }
 
 fn label(document: &Document) -> Value {
