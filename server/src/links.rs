@@ -128,10 +128,10 @@ mod tests {
             ..Cluster::default()
         };
         let text = "- url: https://logs/{{ .app.metadata.name }}?c={{ .cluster.name }}\n  title: Logs\n  description: of all pods\n  icon.class: fa-book\n\
-            - {url: 'https://no', title: No, if: 'application.spec.project == \"other\"'}\n\
+            - {url: 'https://no', title: Never, if: 'application.spec.project == \"other\"'}\n\
             - {url: 'https://wrong/{{ nothing }}', title: Wrong}\n\
-            - {url: 'https://none', title: None, if: 'app.spec.project'}\n\
-            - {url: 'https://yes', title: Yes, if: 'application.spec.project == \"shop\"'}\n";
+            - {url: 'https://none', title: Unclear, if: 'app.spec.project'}\n\
+            - {url: 'https://yes', title: Ever, if: 'application.spec.project == \"shop\"'}\n";
         let links = About::default()
             .app(&app)
             .cluster(&cluster)

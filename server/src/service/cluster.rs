@@ -293,7 +293,7 @@ impl ClusterService for Api {
         )?;
         if stored.0.is_some() {
             let now = Time::from_timestamp(self.now());
-            let ask = |cluster: &mut Cluster| cluster.refresh_requested_at = Some(now.clone());
+            let ask = |cluster: &mut Cluster| cluster.refresh_requested_at = Some(now);
             self.plane.change_cluster(&stored, &stored, ask).await?;
         }
         Ok(Response::new(self.shown_cluster(&stored.1, &self.infos().await)))

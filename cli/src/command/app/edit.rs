@@ -6,10 +6,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use argosy_api::annotation;
 use argosy_api::services::application::{
     ApplicationCreateRequest, ApplicationDeleteRequest, ApplicationPatchRequest, ApplicationQuery,
-    ApplicationUpdateSpecRequest,
+    ApplicationUpdateRequest, ApplicationUpdateSpecRequest,
 };
 use argosy_api::v1alpha1::{Application, Stored as _};
-use serde_json::json;
 
 use super::options::{Options, image_name, pairs, source_at};
 use super::{Named, Several, place};
@@ -310,17 +309,19 @@ pub(super) struct ConfirmDeletion {
 }
 
 pub(super) async fn confirm_deletion(remote: &Remote, args: ConfirmDeletion) -> Result<()> {
-    let (namespace, name) = args.app.place();
+    let mut app = args.app.get(remote).await?;
+    let name = app.metadata.name.clone();
     let now = jiff::Timestamp::now().round(jiff::Unit::Second)?.to_string();
-    let patch = json!({"metadata": {"annotations": {annotation::DELETION_APPROVED: now}}});
-    let request = ApplicationPatchRequest {
-        name: name.to_owned(),
-        app_namespace: Some(namespace.to_owned()),
-        patch: patch.to_string(),
-        patch_type: "merge".to_owned(),
+    app.metadata
+        .annotations
+        .insert(annotation::DELETION_APPROVED.to_owned(), now);
+    let request = ApplicationUpdateRequest {
+        application: app,
+        // A repository that is away does not stand in the way of a deletion.
+        validate: Some(false),
         project: None,
     };
-    ask!(remote, applications.patch(request));
+    ask!(remote, applications.update(request));
     output::text(&format!("Application '{name}' updated successfully\n"))
 }
 
