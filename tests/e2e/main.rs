@@ -7,6 +7,7 @@
 
 mod harness;
 
+mod apiclient;
 mod bad_input;
 mod commit;
 mod crash;

@@ -28,6 +28,7 @@ var operations = map[string]func(json.RawMessage) (any, error){
 	"server-side": serverSide,
 	"rbac":        rbac,
 	"informers":   informers,
+	"wire":        wire,
 }
 
 type answer struct {

@@ -10,6 +10,7 @@ mod settled;
 mod strategic;
 mod structured;
 mod verdict;
+mod wire;
 
 use std::collections::BTreeMap;
 
