@@ -743,7 +743,7 @@ fn sources_of_an_application_come_and_go_and_deletions_are_confirmed() {
     assert!(error.contains("does not have spec.sources defined"), "{error}");
 
     // What is automated is not synced to what somebody has at home.
-    admin.says(&words("app set single --sync-policy automated"));
+    admin.says(&words("app set single --sync-policy automated --validate=false"));
     let (error, _) = admin.fails(&["app", "sync", "single", "--local", "."]);
     assert!(
         error.contains("Cannot use local sync when Automatic Sync Policy is enabled"),
