@@ -1,5 +1,5 @@
 //! Argo CD's own Go client, with everything that people do by it, against the shipped program on a simulated cluster in
-//! which Pods run. The steps are in `tests/oracle/apiclient/`.
+//! which Pods run. The steps are in `tests/oracle/argocd/`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

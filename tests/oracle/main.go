@@ -28,7 +28,6 @@ var operations = map[string]func(json.RawMessage) (any, error){
 	"server-side": serverSide,
 	"rbac":        rbac,
 	"informers":   informers,
-	"wire":        wire,
 }
 
 type answer struct {

@@ -21,19 +21,15 @@ pub(crate) fn build_all() -> Result<()> {
     build_render_worker()
 }
 
-/// Builds the oracle, the reference implementations that the engine is tested against, and the client of Argo CD that the
-/// API server is tested by. They share their modules.
+/// Builds the oracle, the reference implementations that the engine is tested against, and what is made of Argo CD's own
+/// types and client, which needs other versions of the same modules.
 ///
 /// # Errors
-/// When the build fails.
+/// When a build fails.
 pub(crate) fn build_oracle() -> Result<()> {
     build(&oracle_dir(), ".", &tools_dir().join("argosy-oracle"), "-s -w")?;
-    build(
-        &oracle_dir(),
-        "./apiclient",
-        &tools_dir().join("argosy-apiclient"),
-        "-s -w",
-    )
+    let argocd = oracle_dir().join("argocd");
+    build(&argocd, ".", &tools_dir().join("argosy-apiclient"), "-s -w")
 }
 
 /// Builds etcd, kube-apiserver and kube-controller-manager into target/tools. Some seven minutes of two cores the first time;

@@ -31,11 +31,23 @@ impl Oracle {
     /// # Errors
     /// When the variable is set and the program is not there, or cannot be started.
     pub fn start() -> Result<Option<Self>> {
+        Self::run("argosy-oracle", &[])
+    }
+
+    /// The same of Argo CD's own types (`tests/oracle/argocd/`).
+    ///
+    /// # Errors
+    /// As [`Oracle::start`].
+    pub fn argo_cd() -> Result<Option<Self>> {
+        Self::run("argosy-apiclient", &["wire"])
+    }
+
+    fn run(name: &str, arguments: &[&str]) -> Result<Option<Self>> {
         let set = std::env::var_os("ARGOSY_TOOLS").map(PathBuf::from);
         let dir = set
             .clone()
             .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools"));
-        let program = dir.join("argosy-oracle");
+        let program = dir.join(name);
         if !program.is_file() {
             if set.is_none() {
                 eprintln!("not compared with the reference: build it with `cargo xtask tools`");
@@ -47,6 +59,7 @@ impl Oracle {
             );
         }
         let mut process = Command::new(&program)
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -167,7 +167,7 @@ const MESSAGES: &[(&str, Write)] = messages! {
 
 #[test]
 fn messages_are_the_json_that_argo_cd_makes_of_them() {
-    let Some(mut oracle) = Oracle::start().unwrap() else {
+    let Some(mut oracle) = Oracle::argo_cd().unwrap() else {
         return;
     };
     let listed = oracle.ask("wire", json!({})).unwrap().unwrap();

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand"
 	"reflect"
 	"strings"
@@ -25,6 +27,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
+
+// answerAll reads one JSON request a line and writes one JSON answer a line, in order, as the oracle beside this does.
+func answerAll(in io.Reader, out io.Writer) {
+	lines := bufio.NewReader(in)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			answer := map[string]any{}
+			if result, err := wire(line); err != nil {
+				answer["error"] = err.Error()
+			} else {
+				answer["result"] = result
+			}
+			if encoder.Encode(answer) != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
 
 // message is what both codecs of Argo CD's API take: generated protobuf, and encoding/json in its REST gateway.
 type message interface{ Marshal() ([]byte, error) }

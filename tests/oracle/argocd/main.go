@@ -2,6 +2,8 @@
 // cluster, create an Application, compare it, sync it, wait, roll back, read logs, run an action, delete; and tokens of
 // projects and accounts. Once over gRPC, once over gRPC-web. What the REST API answers is held against the Go types.
 //
+// With the argument `wire` it is an oracle instead: see wire.go.
+//
 // Its environment says where: SERVER, PASSWORD (of admin), REPOSITORY with the revisions FIRST and SECOND of the folder
 // `app` (a Deployment `web` and a ConfigMap `settings` whose key `text` is "first" or "second"), CLUSTER and
 // CLUSTER_TOKEN. It ends at the first step that goes otherwise than with Argo CD, and says which.
@@ -25,6 +27,10 @@ import (
 const patience = 120 * time.Second
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "wire" {
+		answerAll(os.Stdin, os.Stdout)
+		return
+	}
 	for _, web := range []bool{false, true} {
 		transport := map[bool]string{false: "grpc", true: "web"}[web]
 		p := &person{transport: transport, web: web}
