@@ -2,6 +2,7 @@
 //! `resource.links`), with templates and conditions over what they are about. Pure.
 
 mod expression;
+mod functions;
 mod template;
 
 use argosy_api::annotation;
