@@ -465,7 +465,12 @@ impl Key {
 
 /// Whether a call never arrived, or its replica is on its way out: another one may be asked.
 fn unreachable(status: &Status) -> bool {
-    status.code() == Code::Unavailable
+    match status.code() {
+        Code::Unavailable => true,
+        // Said on this side, of a connection that closed at that moment; a replica's own word has no cause behind it.
+        Code::Cancelled => std::error::Error::source(status).is_some(),
+        _ => false,
+    }
 }
 
 /// A status with the causes that the transport hides behind it.
@@ -489,6 +494,18 @@ mod tests {
 
     fn send<T: Send>(future: T) -> T {
         future
+    }
+
+    #[test]
+    fn a_call_that_its_connection_took_along_may_go_to_another_replica() {
+        assert!(unreachable(&Status::unavailable("going away")));
+        let mut closed = Status::cancelled("operation was canceled");
+        assert!(!unreachable(&closed));
+        closed.set_source(Arc::new(std::io::Error::from(
+            std::io::ErrorKind::ConnectionReset,
+        )));
+        assert!(unreachable(&closed));
+        assert!(!unreachable(&Status::deadline_exceeded("")));
     }
 
     #[tokio::test]
