@@ -24,7 +24,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::auth::{Authenticator, Identity, session};
 use crate::metrics::Metrics;
-use crate::web::Web;
+use crate::web::{self, Web};
 
 /// Where clients find the token of a session that was renewed.
 const RENEWED: &str = "renew-token";
@@ -166,7 +166,7 @@ impl Front {
         let identity = Identity(self.auth.caller(request.headers()));
         let path = request.uri().path().to_owned();
         // Whoever logs out wants no other session.
-        let is_about_sessions = ["/session.SessionService/", "/api/v1/session"]
+        let is_about_sessions = ["/session.SessionService/", "/api/v1/session", web::LOGOUT]
             .iter()
             .any(|own| path.starts_with(own));
         let renewed = match is_about_sessions {

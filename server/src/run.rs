@@ -153,6 +153,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
             rest: Rest::new(&api),
             webhooks: Webhooks::start(tasks, plane.clone(), metrics.clone()),
             plane: plane.clone(),
+            auth: auth.clone(),
             content_types: args.api_content_types.clone(),
             x_frame_options: args.x_frame_options.clone(),
             content_security_policy: args.content_security_policy.clone(),

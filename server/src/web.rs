@@ -9,14 +9,18 @@ use hyper::body::Incoming;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::auth::Identity;
+use crate::auth::{self, Authenticator, Identity, session};
 use crate::rest::{self, BODY_LEN_MAX, Head, Rest};
 use crate::state::ControlPlane;
 use crate::webhook::Webhooks;
 
+/// Where browsers, and Argo CD's program, end a session.
+pub(crate) const LOGOUT: &str = "/auth/logout";
+
 /// Everything over HTTP that is not gRPC.
 pub(crate) struct Web {
     pub plane: Arc<ControlPlane>,
+    pub auth: Arc<Authenticator>,
     pub rest: Rest,
     pub webhooks: Webhooks,
     /// Content types of requests that change something; empty for any.
@@ -53,6 +57,7 @@ impl Web {
         match path.as_str() {
             "/healthz" => self.health(),
             "/api/webhook" => self.webhook(request).await,
+            LOGOUT => self.log_out(&request, &identity, secure).await,
             path if path == "/api/version" || path.starts_with("/api/v1/") => {
                 self.api(request, identity, secure).await
             }
@@ -68,6 +73,32 @@ impl Web {
                 "the control plane has not been listed yet",
             ),
         }
+    }
+
+    /// Ends the session whose token the request brings, takes the cookie away, and sends a browser on.
+    async fn log_out<B>(&self, request: &Request<B>, identity: &Identity, secure: bool) -> Response<Body> {
+        if auth::token(request.headers()).is_none() {
+            return text(StatusCode::BAD_REQUEST, "Failed to retrieve ArgoCD auth token\n");
+        }
+        // A token that does not count has nothing to end, and one without an end is a key, not a session.
+        let user = identity.0.as_ref().ok().and_then(|caller| caller.user());
+        if let Some(user) = user.filter(|user| user.claims().exp.is_some())
+            && let Err(status) = session::revoke(&self.plane, user.claims(), self.auth.now()).await
+        {
+            return rest::error_response(&status);
+        }
+        let mut response = text(StatusCode::SEE_OTHER, "");
+        let headers = response.headers_mut();
+        let settings = self.plane.settings();
+        let home = HeaderValue::from_str(&settings.config.url).ok();
+        let home = home.filter(|url| !url.is_empty());
+        headers.insert(header::LOCATION, home.unwrap_or(HeaderValue::from_static("/")));
+        for cookie in session::split_cookies("", "/", secure) {
+            if let Ok(value) = HeaderValue::from_str(&cookie) {
+                headers.append(header::SET_COOKIE, value);
+            }
+        }
+        response
     }
 
     async fn api(&self, request: Request<Incoming>, identity: Identity, secure: bool) -> Response<Body> {

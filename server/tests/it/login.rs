@@ -243,3 +243,37 @@ fn a_session_that_is_about_to_end_is_renewed() {
         assert_eq!(renewed(&world.token("dev").await).await, None);
     });
 }
+
+#[test]
+fn a_browser_and_argo_cds_program_end_a_session_at_auth_logout() {
+    run(async {
+        let world = world().await;
+        let session = world.admin().await;
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap();
+        let log_out = async |cookie: &str| {
+            let request = client.post(format!("http://{}/auth/logout", world.address));
+            let request = match cookie {
+                "" => request,
+                cookie => request.header("Cookie", format!("argocd.token={cookie}")),
+            };
+            request.send().await.unwrap()
+        };
+        let answer = log_out(&session).await;
+        assert_eq!(answer.status(), 303);
+        assert!(answer.headers().contains_key("location"));
+        let cookie = answer.headers()["set-cookie"].to_str().unwrap();
+        assert!(cookie.starts_with("argocd.token=;"), "{cookie}");
+        let ended = world.http("GET", "/api/v1/account", &session, None).await;
+        assert_eq!(ended.0, 401, "{}", ended.1);
+        // Again: there is nothing left to end, and the browser is sent on all the same.
+        assert_eq!(log_out(&session).await.status(), 303);
+        assert_eq!(log_out("").await.status(), 400);
+        // A key of the API that does not end is none of a browser's.
+        let key = world.token("dev").await;
+        assert_eq!(log_out(&key).await.status(), 303);
+        assert_eq!(world.http("GET", "/api/v1/account", &key, None).await.0, 200);
+    });
+}
