@@ -7,6 +7,7 @@ use std::time::Duration;
 use argosy_api::annotation;
 use argosy_api::services::application::ApplicationQuery;
 use argosy_api::v1alpha1::{Application, ApplicationList, ApplicationWatchEvent};
+use futures::StreamExt as _;
 use tokio::sync::broadcast::error::RecvError;
 use tonic::Status;
 
@@ -170,29 +171,25 @@ impl Api {
                 "what happened since version {since} is not known any more: list again, and watch from there"
             )));
         }
-        let mut first: Vec<_> = resumed
-            .apps
-            .iter()
-            .filter(|app| anew || is_after(app, since))
-            .map(|app| event(if anew { "ADDED" } else { "MODIFIED" }, app))
-            .collect();
+        let mut first = resumed.apps;
+        first.retain(|app| anew || is_after(app, since));
         first.sort_by(|a, b| {
-            let key = |event: &ApplicationWatchEvent| {
-                let place = &event.application.metadata;
-                (place.namespace.clone(), place.name.clone())
-            };
-            key(a).cmp(&key(b))
+            let place = |app: &Application| (app.metadata.namespace.clone(), app.metadata.name.clone());
+            place(a).cmp(&place(b))
         });
+        let word = if anew { "ADDED" } else { "MODIFIED" };
+        let mut first: Vec<_> = first.into_iter().map(|app| (word, app)).collect();
         if !anew {
-            first.extend(resumed.gone.iter().map(|app| event("DELETED", app)));
+            first.extend(resumed.gone.into_iter().map(|app| ("DELETED", app)));
         }
         let mut events = resumed.events;
         let (gate, plane, auth) = (self.gate.clone(), self.plane.clone(), self.auth.clone());
         let end = caller.user().and_then(|user| user.claims().exp);
-        let (tx, rx) = tokio::sync::mpsc::channel(WATCH_BUFFER);
+        // What waits for a watcher is shared with all others; its own copy is made when it goes out.
+        let (tx, rx) = tokio::sync::mpsc::channel::<Result<Told, Status>>(WATCH_BUFFER);
         tokio::spawn(async move {
-            for event in first {
-                if tx.send_timeout(Ok(event), WATCH_STALL).await.is_err() {
+            for told in first {
+                if tx.send_timeout(Ok(told), WATCH_STALL).await.is_err() {
                     return;
                 }
             }
@@ -236,7 +233,7 @@ impl Api {
                     continue;
                 };
                 if tx
-                    .send_timeout(Ok(event(happened.word(), &app)), WATCH_STALL)
+                    .send_timeout(Ok((happened.word(), app)), WATCH_STALL)
                     .await
                     .is_err()
                 {
@@ -244,9 +241,15 @@ impl Api {
                 }
             }
         });
-        Ok(Box::pin(tokio_stream::wrappers::ReceiverStream::new(rx)))
+        let told = tokio_stream::wrappers::ReceiverStream::new(rx);
+        Ok(Box::pin(
+            told.map(|told| told.map(|(word, app)| event(word, &app))),
+        ))
     }
 }
+
+/// What happened to an Application, as Kubernetes says it.
+type Told = (&'static str, Granted<Arc<Application>, Get>);
 
 /// Is an Application's version later than this one? What is no number is taken as later.
 fn is_after(app: &Application, since: u64) -> bool {
