@@ -595,8 +595,11 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Go writes an absent list or map as `null` where it writes it at all.
-pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+/// Go writes an absent list or map as `null` where it writes it at all, and reads `null` as absent.
+///
+/// # Errors
+/// Those of the value itself, if it is there.
+pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + Deserialize<'de>,

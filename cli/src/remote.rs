@@ -133,6 +133,20 @@ impl Connection {
         self.connect(&server, known, token.unwrap_or_default())
     }
 
+    /// The same way, of another context.
+    ///
+    /// # Errors
+    /// When the file has no such context.
+    pub(crate) fn of_context(mut self, name: &str) -> Result<Self> {
+        let known = self.contexts()?;
+        anyhow::ensure!(
+            known.iter().any(|(_, known, _)| known == name),
+            "context {name} does not exist"
+        );
+        self.argocd_context = Some(name.to_owned());
+        Ok(self)
+    }
+
     /// A server to log in to.
     pub(crate) fn anonymous(&self, server: &str) -> Result<Remote> {
         self.connect(server, None, String::new())

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use argosy_api::meta::null_as_default;
 use argosy_api::services::repository::ParameterAnnouncement;
 use serde::Deserialize;
 
@@ -32,10 +33,12 @@ struct Metadata {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Spec {
+    #[serde(deserialize_with = "null_as_default")]
     version: String,
     /// Run before [`Spec::generate`], its output is dropped.
     pub(crate) init: Option<Command>,
     /// Prints the manifests.
+    #[serde(deserialize_with = "null_as_default")]
     pub(crate) generate: Command,
     discover: Option<Discover>,
     parameters: Option<Parameters>,
@@ -49,13 +52,16 @@ pub(crate) struct Spec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Command {
+    #[serde(deserialize_with = "null_as_default")]
     command: Vec<String>,
+    #[serde(deserialize_with = "null_as_default")]
     args: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Discover {
+    #[serde(deserialize_with = "null_as_default")]
     file_name: String,
     find: Option<Find>,
 }
@@ -65,13 +71,14 @@ struct Discover {
 struct Find {
     #[serde(flatten)]
     command: Command,
+    #[serde(deserialize_with = "null_as_default")]
     glob: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Parameters {
-    #[serde(rename = "static")]
+    #[serde(rename = "static", deserialize_with = "null_as_default")]
     fixed: Vec<ParameterAnnouncement>,
     dynamic: Option<Command>,
 }
@@ -135,6 +142,9 @@ impl Plugin {
             "metadata.name should be non-empty.".to_owned()
         } else if name.contains('/') || self.spec.version.contains('/') {
             "metadata.name and spec.version must not contain a slash".to_owned()
+        } else if name.starts_with('.') {
+            // It becomes the name of a folder that is emptied.
+            "metadata.name must not begin with a dot".to_owned()
         } else if self.kind != KIND {
             format!("kind should be {KIND}, found {}", self.kind)
         } else if self.spec.generate.command.is_empty() {
@@ -204,6 +214,29 @@ mod tests {
         assert_eq!(plugin.discovery(), Discovery::None);
         let plain = read(&text.replace("  version: v1.0\n", "")).unwrap();
         assert_eq!(plain.name(), "cue");
+    }
+
+    #[test]
+    fn a_key_without_a_value_is_not_there() {
+        let text = format!(
+            "{HEAD}spec:\n  version:\n  generate:\n    command: [cue]\n    args:\n  init:\n  discover:\n    fileName:\n  parameters:\n    static:\n"
+        );
+        let plugin = read(&text).unwrap();
+        assert_eq!(plugin.name(), "cue");
+        assert_eq!(plugin.spec.generate.line().unwrap(), ["cue"]);
+        assert_eq!(plugin.discovery(), Discovery::None);
+    }
+
+    #[test]
+    fn a_name_that_leads_out_of_the_working_folder_is_refused() {
+        for name in [".", "..", ".git"] {
+            let text = format!("{HEAD}spec:\n  generate:\n    command: [cue]\n");
+            let error = read(&text.replace("name: cue", &format!("name: '{name}'"))).unwrap_err();
+            assert!(
+                error.to_string().ends_with("must not begin with a dot"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

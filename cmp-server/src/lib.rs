@@ -66,10 +66,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let tasks = Tasks::new();
     let socket = start(&args, &tasks)?;
     tracing::info!(socket = %socket.display(), "argosy cmp-server is listening");
-    let ended = tasks.run_until_stopped(GRACE).await;
-    // A socket without a listener would be asked in vain.
-    let _ = std::fs::remove_file(&socket);
-    Ok(ended?)
+    // The socket stays where it is: a repo-server that finds nobody behind it waits, one that found none would take the sources
+    // for another tool's.
+    Ok(tasks.run_until_stopped(GRACE).await?)
 }
 
 /// Starts the plugin as a task; gives the socket that it listens on.

@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Where Argo CD mounts the certificates of those who may call.
+pub(crate) const CLIENT_CA: &str = "/app/config/reposerver/mtls/client-ca.crt";
+
 /// Arguments of `argosy repo-server`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -36,12 +39,9 @@ pub struct Args {
         default_value = "/app/config/reposerver/tls"
     )]
     pub tls_path: PathBuf,
-    /// File with certificates of the authorities that clients must be known by; where it is not there any client is served.
-    #[arg(
-        long,
-        env = "ARGOCD_REPO_SERVER_CLIENT_CA_PATH",
-        default_value = "/app/config/reposerver/mtls/client-ca.crt"
-    )]
+    /// File with certificates of the authorities that clients must be known by. Where that of the default is not there any client
+    /// is served; another one must be there.
+    #[arg(long, env = "ARGOCD_REPO_SERVER_CLIENT_CA_PATH", default_value = CLIENT_CA)]
     pub client_ca_path: PathBuf,
     /// Requests rendered at once; 0 is no limit.
     #[arg(

@@ -87,9 +87,11 @@ pub fn from_yaml(file: &str, text: &[u8], notes: &mut Notes) -> Result<Vec<Value
 fn fault_of(object: &Value) -> Option<String> {
     let (path, found) = meta::not_a_text(object)?;
     let (kind, name) = (meta::kind(object), meta::name(object));
-    Some(format!(
-        "{kind} {name}: {path} is {found}, and must be a text: put it in quotes"
-    ))
+    let wanted = match path.as_str() {
+        "metadata.labels" | "metadata.annotations" => "a map of texts",
+        _ => "a text: put it in quotes",
+    };
+    Some(format!("{kind} {name}: {path} is {found}, and must be {wanted}"))
 }
 
 /// Adds the faults of objects that came from no file with a name.

@@ -1,6 +1,6 @@
 //! The process: listeners, TLS, health, and an orderly end.
 
-use crate::args::Args;
+use crate::args::{Args, CLIENT_CA};
 use crate::metrics::Metrics;
 use crate::peers::Authorised;
 use crate::render::Renderer;
@@ -57,6 +57,12 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
     let renderer = Arc::new(crate::renderer(&args, &cache_dir, metrics).context("set up the caches")?);
     fence(&renderer, args.require_render_fence).await?;
     let tls = if args.disable_tls { None } else { Some(tls(&args)?) };
+    if tls.is_none() && args.client_ca_path.exists() {
+        tracing::warn!(
+            path = %args.client_ca_path.display(),
+            "TLS is off (--disable-tls), so clients are not asked for a certificate of this authority"
+        );
+    }
     let listener = tokio::net::TcpListener::bind((args.address, args.port))
         .await
         .context("listen for gRPC")?;
@@ -163,6 +169,11 @@ fn tls(args: &Args) -> anyhow::Result<ServerTlsConfig> {
     };
     let mut tls = ServerTlsConfig::new().identity(identity);
     let path = &args.client_ca_path;
+    anyhow::ensure!(
+        path.exists() || path == Path::new(CLIENT_CA),
+        "--client-ca-path: there is no {}",
+        path.display()
+    );
     if path.exists() {
         let ca = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
         tls = tls.client_ca_root(Certificate::from_pem(ca));

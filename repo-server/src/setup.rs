@@ -120,6 +120,7 @@ pub(crate) fn renderer_of(
     let exclusions: Result<_, _> = patterns.map(|text| Glob::path(text)).collect();
     let plugins = Plugins {
         folder: args.plugin_sockets.clone(),
+        seen: Arc::default(),
         exclusions: exclusions.map_err(|error| Error::Source(error.to_string()))?,
         declared_paths: args.plugin_use_manifest_generate_paths,
         deadline: args.exec_timeout,

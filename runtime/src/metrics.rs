@@ -96,7 +96,11 @@ async fn readyz(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) ->
 }
 
 fn answer(name: &str, check: Option<&Check>, query: Option<&str>) -> Response {
-    let verbose = query.is_some_and(|query| query.split('&').any(|part| part == "verbose"));
+    let verbose = query.is_some_and(|query| {
+        query
+            .split('&')
+            .any(|part| part.split('=').next() == Some("verbose"))
+    });
     match check.map_or(Ok(()), |check| check()) {
         Ok(()) if verbose => format!("[+]{name} ok\n").into_response(),
         Ok(()) => "ok".into_response(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use argosy_api::annotation;
 use argosy_api::v1alpha1::Application;
 use argosy_diff::{Comparison, Context, IgnoreRule, IgnoreRules, Options};
 use argosy_object::schema::{Schemas, Scope};
@@ -77,7 +78,10 @@ fn pairs(
     let sync_options = application_options(application.as_ref());
     let pairs = pair_up(desired, live, namespace, schemas)
         .into_iter()
-        .map(|(key, desired, live)| {
+        .map(|(key, mut desired, live)| {
+            if let (Some(desired), Some(live)) = (&mut desired, &live) {
+                take_marks(desired, live);
+            }
             let applied = resource_options(&sync_options, None, desired.as_ref(), live.as_ref());
             let options = Options {
                 server_side_apply: applied.server_side_apply,
@@ -99,6 +103,17 @@ fn pairs(
         })
         .collect();
     Ok(Compared { application, pairs })
+}
+
+/// Manifests as files have them lack the marks by which an Application knows its objects: those of the live object are theirs.
+fn take_marks(desired: &mut Value, live: &Value) {
+    for mark in [annotation::TRACKING_ID, annotation::INSTALLATION_ID] {
+        if meta::annotation(desired, mark).is_none()
+            && let Some(text) = meta::annotation(live, mark)
+        {
+            meta::set_annotation(desired, mark, text);
+        }
+    }
 }
 
 /// The sync options of the Application's policy.

@@ -94,7 +94,8 @@ pub(crate) struct Logout {
 }
 
 pub(crate) async fn logout(args: Logout) -> Result<ExitCode> {
-    let remote = args.connection.remote()?;
+    let connection = args.connection.of_context(&args.context)?;
+    let remote = connection.remote()?;
     // A server that is gone keeps nobody from logging out here.
     if let Err(status) = remote
         .sessions()
@@ -103,7 +104,7 @@ pub(crate) async fn logout(args: Logout) -> Result<ExitCode> {
     {
         eprintln!("argosy: end the session: {}", status.message());
     }
-    args.connection.forget(&args.context)?;
+    connection.forget(&args.context)?;
     output::text(&format!("Logged out from '{}'\n", args.context))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -115,6 +115,28 @@ fn diff_of_equals_is_synced() {
 }
 
 #[test]
+fn diff_takes_marks_of_tracking_for_no_difference() {
+    let live = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: c
+  namespace: shop
+  annotations:
+    argocd.argoproj.io/tracking-id: shop:/ConfigMap:shop/c
+    kubectl.kubernetes.io/last-applied-configuration: |
+      {"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"shop:/ConfigMap:shop/c"},"name":"c","namespace":"shop"},"data":{"a":"1"}}
+data: {a: "1"}
+"#;
+    let desired = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop}\ndata: {a: \"1\"}\n";
+    let desk = Desk::with(&[("desired.yaml", desired), ("live.yaml", live)]);
+    assert_eq!(
+        desk.answer("diff --desired desired.yaml --live live.yaml"),
+        ("synced\n".to_owned(), 0)
+    );
+}
+
+#[test]
 fn diff_counts_what_others_set_only_where_that_is_asked_for_and_names_them() {
     let live = r#"
 apiVersion: v1

@@ -755,4 +755,9 @@ fn sources_of_an_application_come_and_go_and_deletions_are_confirmed() {
         "'admin:login' logged in successfully\n"
     );
     admin.says(&words("app list -o name"));
+
+    // Who logs out of what is not there stays logged in where they are.
+    let (error, _) = admin.fails(&words("logout nowhere"));
+    assert!(error.contains("context nowhere does not exist"), "{error}");
+    admin.says(&words("app list -o name"));
 }

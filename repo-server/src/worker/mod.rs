@@ -334,7 +334,10 @@ impl Workers {
             }),
             Ok(Err(error)) => Err(Error::Worker {
                 what: "the first call".into(),
-                message: error.to_string(),
+                message: format!(
+                    "{error}; is {} the render worker? `cargo xtask tools` builds it, ARGOSY_RENDER_WORKER names it",
+                    settings.program.display()
+                ),
             }),
             Err(_) => Err(Error::Deadline {
                 what: "the start of the render worker".into(),

@@ -342,6 +342,10 @@ async fn a_plugin_that_is_down_hands_its_sources_to_no_other_tool() {
         names(&fixture.render(&again).await.unwrap()),
         ["ConfigMap/secrets"]
     );
+    // A socket that goes, as one does with its sidecar, takes nothing with it: the chart is still the plugin's.
+    std::fs::remove_file(sidecars.sockets().join("secrets.sock")).unwrap();
+    let error = fails(&fixture, &again).await;
+    assert!(matches!(error, Error::Io { .. }), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -135,6 +135,12 @@ impl Sync {
             "Cannot use local sync when Automatic Sync Policy is enabled except with --dry-run"
         );
         let rendered = manifests::here(app, folder, self.local_repo_root.as_deref()).await?;
+        // Without manifests the server would take those of Git.
+        ensure!(
+            !rendered.is_empty(),
+            "{} has no manifests: there is nothing to sync",
+            folder.display()
+        );
         Ok(rendered.iter().map(argosy_object::Value::to_string).collect())
     }
 }

@@ -22,8 +22,9 @@ use argosy_api::services::plugin::EnvEntry;
 use argosy_api::services::repository::ParameterAnnouncement;
 use argosy_api::v1alpha1::ApplicationSource;
 use socket::{Configuration, Files, Socket};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The plugins of this pod, and how they are asked.
@@ -31,6 +32,8 @@ use std::time::Duration;
 pub struct Plugins {
     /// Where their sockets are.
     pub folder: PathBuf,
+    /// Names of all whose socket was there. One whose socket goes is down, not gone: its sources are no other tool's.
+    pub seen: Arc<Mutex<BTreeSet<String>>>,
     /// What is never sent.
     pub exclusions: Vec<Glob>,
     /// Whether only the paths that an Application names are sent, if it names any.
@@ -84,7 +87,9 @@ impl Plugin {
 impl Plugins {
     /// Names of the plugins, with their versions; they decide what becomes of sources that name no tool.
     pub(crate) fn names(&self) -> Vec<String> {
-        socket::names(&self.folder)
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.extend(socket::names(&self.folder));
+        seen.iter().cloned().collect()
     }
 
     /// The plugin that a source names; else, if it names no other tool, the first whose discovery takes its directory.

@@ -173,18 +173,12 @@ async fn connect(path: PathBuf) -> std::io::Result<TokioIo<UnixStream>> {
     UnixStream::connect(&path).await.map(TokioIo::new)
 }
 
-/// The sockets of a directory by the names of their plugins, in order.
-pub(super) fn names(folder: &Path) -> Vec<String> {
+/// The sockets of a directory by the names of their plugins.
+pub(super) fn names(folder: &Path) -> impl Iterator<Item = String> {
     use std::os::unix::fs::FileTypeExt as _;
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
-    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
     let sockets = entries
         .flatten()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
-    let mut names: Vec<String> = sockets
-        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".sock")?.to_owned()))
-        .collect();
-    names.sort();
-    names
+    sockets.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".sock")?.to_owned()))
 }
