@@ -1,7 +1,7 @@
 //! Argo CD's own Go client, with everything that people do by it, against the shipped program on a simulated cluster in
 //! which Pods run. The steps are in `tests/oracle/argocd/`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -12,28 +12,10 @@ use argosy_test_cluster::git::Repository;
 use argosy_test_cluster::installation::{Installation, Options};
 use serde_json::json;
 
-use crate::harness::{config_map, program, run, scratch};
+use crate::harness::{self, config_map, program, run, scratch};
 
 const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  selector:\n    matchLabels: {app: web}\n  \
     template:\n    metadata:\n      labels: {app: web}\n    spec:\n      containers:\n      - name: web\n        image: registry.example.com/web:1\n";
-
-/// The client, if it was built: whoever has no Go still can run all other tests.
-fn client() -> Option<PathBuf> {
-    let dir = std::env::var_os("ARGOSY_TOOLS").map(PathBuf::from);
-    let is_set = dir.is_some();
-    let dir = dir.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools"));
-    let program = dir.join("argosy-apiclient");
-    if program.is_file() {
-        return Some(program);
-    }
-    assert!(
-        !is_set,
-        "{} is missing: build it with `cargo xtask tools`",
-        program.display()
-    );
-    eprintln!("not driven by Argo CD's client: build it with `cargo xtask tools`");
-    None
-}
 
 /// Two commits of one folder; the revision of each.
 fn repository(dir: PathBuf) -> Result<(Repository, String, String)> {
@@ -50,7 +32,7 @@ fn repository(dir: PathBuf) -> Result<(Repository, String, String)> {
 #[test]
 fn argo_cds_own_client_finds_everything_as_it_knows_it() {
     run(async {
-        let Some(client) = client() else {
+        let Some(client) = harness::tool("argosy-apiclient") else {
             return Ok(());
         };
         let dir = scratch("apiclient");

@@ -59,6 +59,48 @@ fn the_chart_names_a_value_that_it_does_not_know() {
     );
 }
 
+#[test]
+fn each_alert_fires_on_its_condition_and_not_beside_it() -> Result<()> {
+    let Some(promtool) = harness::tool("promtool") else {
+        return Ok(());
+    };
+    let objects = render("monitoring", &[])?;
+    let rules = objects
+        .iter()
+        .find(|object| object["kind"] == "PrometheusRule")
+        .context("find the rules in deploy/monitoring")?;
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/monitoring/rules_test.yaml");
+    let tests = std::fs::read_to_string(tests)?;
+    let alerts = rules["spec"]["groups"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    for alert in alerts {
+        let name = alert["alert"].as_str().context("an alert has a name")?;
+        let fires = format!("alertname: {name}\n        eval_time");
+        assert!(tests.contains(&fires), "rules_test.yaml never has {name} fire");
+    }
+
+    let dir = harness::scratch("rules");
+    std::fs::write(dir.join("rules.yaml"), rules["spec"].to_string())?;
+    std::fs::write(dir.join("rules_test.yaml"), tests)?;
+    for (what, file) in [("check", "rules.yaml"), ("test", "rules_test.yaml")] {
+        let output = Command::new(&promtool)
+            .args([what, "rules", file])
+            .current_dir(&dir)
+            .output()?;
+        let (told, failed) = (output.stdout, output.stderr);
+        assert!(
+            output.status.success(),
+            "promtool {what} rules: {}{}",
+            String::from_utf8_lossy(&told),
+            String::from_utf8_lossy(&failed)
+        );
+    }
+    Ok(())
+}
+
 fn renders() -> Result<Vec<(String, Vec<Value>)>> {
     let mut renders = Vec::new();
     for folder in ["crds", "base", "plugins", "sharded", "ha", "server", "monitoring"] {

@@ -72,6 +72,24 @@ pub(crate) fn program() -> PathBuf {
     program
 }
 
+/// A program that `cargo xtask tools` builds, if it was built: whoever has no Go still can run all other tests.
+pub(crate) fn tool(name: &str) -> Option<PathBuf> {
+    let dir = std::env::var_os("ARGOSY_TOOLS").map(PathBuf::from);
+    let is_set = dir.is_some();
+    let dir = dir.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools"));
+    let program = dir.join(name);
+    if program.is_file() {
+        return Some(program);
+    }
+    assert!(
+        !is_set,
+        "{} is missing: build it with `cargo xtask tools`",
+        program.display()
+    );
+    eprintln!("left out what needs {name}: build it with `cargo xtask tools`");
+    None
+}
+
 /// A fresh folder under target/ that outlives the test for a look at its logs.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

@@ -17,6 +17,7 @@ const KUBERNETES_MODULE: &str = "k8s.io/kubernetes";
 pub(crate) fn build_all() -> Result<()> {
     build_servers()?;
     build_nodes()?;
+    build_promtool()?;
     build_oracle()?;
     build_render_worker()
 }
@@ -78,6 +79,21 @@ pub(crate) fn build_nodes() -> Result<()> {
         &tools_dir().join("kwok"),
         "-s -w",
     )
+}
+
+/// Builds promtool, which checks and tests the alert rules. Without the libraries of the clouds in which Prometheus would look for
+/// targets, which are most of it: a minute and a half of CPU the first time.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn build_promtool() -> Result<()> {
+    let mut command = go_build(
+        &shell::root().join("tests/tools/promtool"),
+        "github.com/prometheus/prometheus/cmd/promtool",
+        &tools_dir().join("promtool"),
+        "-s -w",
+    );
+    shell::run(command.env("GOFLAGS", "-tags=remove_all_sd"))
 }
 
 /// Builds the render worker (Helm and Kustomize as libraries) beside the `argosy` program of both profiles. Without cgo, as
