@@ -19,6 +19,8 @@ const SECOND: Micros = 1000 * MS;
 const CALL_MAX: Micros = 10 * SECOND;
 /// Time between two looks of a process at its clock.
 const TICK: Micros = 500 * MS;
+/// Clocks run so many thousandths apart from true time.
+const APART: u64 = 100;
 
 pub(crate) enum Action {
     Tick(usize),
@@ -239,14 +241,14 @@ impl World {
         place.running = Some(pid);
         let spread = match (self.faults, self.wild_clocks) {
             (false, _) => 0,
-            (true, false) => 100,
-            (true, true) => 200,
+            (true, false) => APART,
+            (true, true) => 2 * APART,
         };
         let process = Process {
             slot,
             node: Node::new(identity, self.timing),
             offset: self.rng.u64(..1200 * SECOND),
-            rate: 1000 - spread + self.rng.u64(..=2 * spread),
+            rate: rate(&mut self.rng, spread),
             frozen: 0,
             cut: 0,
             lag: 0,
@@ -523,11 +525,15 @@ impl World {
                     hold.flying += 1;
                     let gap = self.faults && self.rng.u32(..400) == 0;
                     let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
-                    let mut wait = match self.rng.u32(..20) {
+                    // Who is cut off from the store is often slow to reach the target, too.
+                    let slow = if process.cut > now { 2 } else { 20 };
+                    let mut wait = match self.rng.u32(..slow) {
                         0 if self.faults => self.rng.u64(..left + 5 * SECOND),
                         _ => MS + self.rng.u64(..50 * MS),
                     };
-                    let mut until = now + left;
+                    // The server measures what is left on a clock of its own.
+                    let apart = if self.faults { APART } else { 0 };
+                    let mut until = now + left * 1000 / rate(&mut self.rng, apart);
                     if gap {
                         // Frozen after the check and before the bytes leave: the server counts from their arrival.
                         let frozen = self.rng.u64(..60 * SECOND);
@@ -684,6 +690,15 @@ impl World {
             }
             _ => return None,
         })
+    }
+}
+
+/// How many thousandths of true time a clock shows that runs up to `spread` of them apart. Every other one runs as far apart as that.
+fn rate(rng: &mut Rng, spread: u64) -> u64 {
+    match rng.u32(..4) {
+        0 => 1000 - spread,
+        1 => 1000 + spread,
+        _ => 1000 - spread + rng.u64(..=2 * spread),
     }
 }
 
