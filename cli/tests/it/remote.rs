@@ -695,15 +695,17 @@ fn sources_of_an_application_come_and_go_and_deletions_are_confirmed() {
         app["spec"]["sources"].clone()
     };
     let updated = "Application 'many' updated successfully\n";
+    let (error, _) = admin.fails(&["app", "add-source", "many", "--repo", "no address", "--path", "b"]);
+    assert!(error.contains("no address"), "{error}");
     assert_eq!(
         admin.says(&words(
-            "app add-source many --repo https://git.example.com/b --path b"
+            "app add-source many --repo https://git.example.com/b --path b --source-name b --validate=false"
         )),
         updated
     );
     assert_eq!(
         sources()[1],
-        json!({"repoURL": "https://git.example.com/b", "path": "b"})
+        json!({"repoURL": "https://git.example.com/b", "path": "b", "name": "b"})
     );
     let (error, code) = admin.fails(&words("app remove-source many --source-position 3 -y"));
     assert!(

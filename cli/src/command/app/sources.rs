@@ -15,6 +15,12 @@ pub(super) struct AddSource {
     app: Named,
     #[command(flatten)]
     options: Options,
+    /// Its name.
+    #[arg(long, default_value = "")]
+    source_name: String,
+    /// Look whether the repository can be read and the cluster is known.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    validate: bool,
 }
 
 pub(super) async fn add(remote: &Remote, args: AddSource) -> Result<()> {
@@ -24,7 +30,10 @@ pub(super) async fn add(remote: &Remote, args: AddSource) -> Result<()> {
         !app.spec.sources.is_empty(),
         "Cannot add source: application {name} does not have spec.sources defined"
     );
-    app.spec.sources.push(ApplicationSource::default());
+    app.spec.sources.push(ApplicationSource {
+        name: args.source_name,
+        ..ApplicationSource::default()
+    });
     let position = app.spec.sources.len();
     args.options.apply(&mut app, Some(position))?;
     ensure!(
@@ -34,7 +43,7 @@ pub(super) async fn add(remote: &Remote, args: AddSource) -> Result<()> {
             .is_some_and(|source| !source.repo_url.is_empty()),
         "which source? Give at least --repo"
     );
-    update(remote, app, false).await?;
+    update(remote, app, args.validate).await?;
     output::text(&format!("Application '{name}' updated successfully\n"))
 }
 
