@@ -78,13 +78,19 @@ async fn sec_mtls_who_calls_is_known_by_a_certificate_and_makes_its_own_calls_al
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_is_no_hindrance_where_nobody_asks_for_one() {
-    let running = running_with(false, |args| {
-        args.client_ca_path = "/no/such/client-ca.crt".into()
-    })
-    .await;
+    let running = running_with(false, |_| {}).await;
     let repo = Repo::with(&[("app/a.yaml", &config_map("a", "1"))]);
     for identity in [None, Some(Authority::new().client)] {
         let client = client(&running, identity);
         assert!(client.generate_manifest(manifests(&repo, "app")).await.is_ok());
     }
+}
+
+#[tokio::test]
+#[should_panic(expected = "--client-ca-path: there is no /no/such/client-ca.crt")]
+async fn an_authority_that_is_named_and_not_there_is_no_reason_to_serve_anybody() {
+    running_with(false, |args| {
+        args.client_ca_path = "/no/such/client-ca.crt".into()
+    })
+    .await;
 }
