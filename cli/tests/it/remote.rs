@@ -723,7 +723,7 @@ fn sources_of_an_application_come_and_go_and_deletions_are_confirmed() {
     );
     assert_eq!(
         sources(),
-        json!([{"repoURL": "https://git.example.com/b", "path": "b"}])
+        json!([{"repoURL": "https://git.example.com/b", "path": "b", "name": "b"}])
     );
     let (error, _) = admin.fails(&words("app remove-source many --source-position 1 -y"));
     assert!(
