@@ -24,6 +24,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures::Stream;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
@@ -64,9 +65,7 @@ pub(crate) fn serve(
         }),
     };
     let service = TreeServiceServer::new(service).max_encoding_message_size(MESSAGE_LEN_MAX);
-    let mut server = Server::builder()
-        .http2_keepalive_interval(Some(Duration::from_secs(30)))
-        .tcp_nodelay(true);
+    let mut server = Server::builder().http2_keepalive_interval(Some(Duration::from_secs(30)));
     if !args.tree_plaintext {
         let names = ["localhost", "argocd-application-controller"]
             .map(str::to_owned)
@@ -88,7 +87,8 @@ pub(crate) fn serve(
             }
         };
         info!(%address, "telling the API server about live state");
-        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+        // The builder sets this only for listeners of its own; without it answers wait for the acknowledgement of others.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let end = async move { stopping.cancelled().await };
         if let Err(error) = router.serve_with_incoming_shutdown(incoming, end).await {
             warn!(%error, "serving the API server ended");

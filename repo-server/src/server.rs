@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, Server as Transport, ServerTlsConfig};
 
 /// How long renders under way may take once the process is to end.
@@ -86,8 +87,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
     let mut transport = Transport::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(8 << 20)
-        .tcp_nodelay(true);
+        .initial_connection_window_size(8 << 20);
     if let Some(tls) = tls {
         transport = transport.tls_config(tls).context("set up TLS")?;
     }
@@ -96,7 +96,8 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
     let stopping = tasks.stopping();
     let serving = tasks.clone();
     tasks.spawn_finishing("grpc", async move {
-        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+        // The builder sets this only for listeners of its own; without it answers wait for the acknowledgement of others.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let end = stopping.clone();
         if let Err(error) = router
             .serve_with_incoming_shutdown(incoming, async move { end.cancelled().await })
