@@ -76,6 +76,10 @@ func informers(request json.RawMessage) (any, error) {
 	if err := until(ctx, "the Deployment is ready", ready); err != nil {
 		return nil, err
 	}
+	// The watch of Pods is another one, and may be behind that of Deployments.
+	if err := until(ctx, "two Pods are seen", func() bool { return len(seen.told("pods")) >= 2 }); err != nil {
+		return nil, err
+	}
 	return map[string]any{"groups": len(kinds), "events": seen.told("configmaps"), "pods": len(seen.told("pods"))}, nil
 }
 
