@@ -607,6 +607,25 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
+/// Values under these keys are documents of their own, in which `null` means something.
+const OPAQUE: &[&str] = &["valuesObject", "values"];
+
+/// Takes fields that are `null` out of a document of one of Argo CD's kinds: people write them, and Go reads them as absent. Nulls in values for
+/// Helm stay.
+pub fn strip_nulls(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|_, value| !value.is_null());
+            object
+                .iter_mut()
+                .filter(|(key, _)| !OPAQUE.contains(&key.as_str()))
+                .for_each(|(_, value)| strip_nulls(value));
+        }
+        Value::Array(list) => list.iter_mut().for_each(strip_nulls),
+        _ => {}
+    }
+}
+
 /// Bytes as base64 text, as Go writes them in JSON.
 pub(crate) mod base64_text {
     use base64::Engine as _;

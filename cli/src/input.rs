@@ -35,8 +35,10 @@ pub(crate) fn application(file: &Path) -> Result<Application> {
 pub(crate) fn all<T: DeserializeOwned>(file: &Path, kind: &str) -> Result<Vec<T>> {
     let mut documents = documents(file)?;
     documents.retain(|document| meta::kind(document) == kind && meta::group(document) == "argoproj.io");
-    let read =
-        |document| serde_json::from_value(document).map_err(|error| anyhow!("{}: {error}", file.display()));
+    let read = |mut document| {
+        argosy_api::meta::strip_nulls(&mut document);
+        serde_json::from_value(document).map_err(|error| anyhow!("{}: {error}", file.display()))
+    };
     documents.into_iter().map(read).collect()
 }
 

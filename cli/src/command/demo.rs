@@ -139,7 +139,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         names.join(", ")
     ));
     let first = repository.head()?;
-    let all_synced = watch(&story, installation.api(), &names, |application| {
+    let all_synced = watch(&story, &installation, &names, |application| {
         is_synced(application, &first) && (is_healthy(application) || !plane.runs_pods())
     })
     .await?;
@@ -162,13 +162,26 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     }
     if !args.once {
         tell_how_to_log_in(&installation).await?;
-        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
+        tokio::select! {
+            ended = tokio::signal::ctrl_c() => ended.context("wait for Ctrl-C")?,
+            lost = watch_over(&installation) => return Err(lost),
+        }
     }
     Ok(if summary["synced"] == true {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Ends when one of the processes has.
+async fn watch_over(installation: &Installation) -> anyhow::Error {
+    loop {
+        if let Err(lost) = installation.check_alive() {
+            return lost;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 /// What is told to a person while it happens.
@@ -239,13 +252,20 @@ async fn create_applications(api: &Api, examples: &Path, url: &str) -> Result<Ve
 }
 
 /// Tells every change of an Application's state until all meet `done`. False when the deadline passes first.
-async fn watch(story: &Story, api: &Api, names: &[String], done: impl Fn(&Value) -> bool) -> Result<bool> {
+async fn watch(
+    story: &Story,
+    installation: &Installation,
+    names: &[String],
+    done: impl Fn(&Value) -> bool,
+) -> Result<bool> {
     let started = Instant::now();
     let mut told: BTreeMap<&str, String> = BTreeMap::new();
     loop {
+        installation.check_alive()?;
         let mut waiting = false;
         for name in names {
-            let application = api
+            let application = installation
+                .api()
                 .get(kinds::APPLICATION, NAMESPACE, name)
                 .await?
                 .unwrap_or_default();
@@ -324,7 +344,7 @@ async fn commit_and_watch(
         &revision[..7]
     ));
     let names = [COMMITTED_APPLICATION.to_owned()];
-    if !watch(story, api, &names, |application| {
+    if !watch(story, installation, &names, |application| {
         is_synced(application, &revision)
     })
     .await?

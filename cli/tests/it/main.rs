@@ -1,6 +1,7 @@
 //! The offline commands as people and CI use them: files in, text and an exit code out.
 #![allow(clippy::unwrap_used)]
 
+mod cases;
 mod remote;
 
 use std::process::{Command, Output};
@@ -412,4 +413,16 @@ data:
         assert_eq!(output.status.code(), Some(2), "{line}");
         assert!(output.stdout.is_empty() && said.contains(word), "{line}: {said}");
     }
+}
+
+#[test]
+fn an_empty_field_of_an_application_is_an_absent_one() {
+    let app = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: a}\nspec:\n  ignoreDifferences:\n  syncPolicy:\n";
+    let desk = Desk::with(&[
+        ("desired.yaml", DEPLOYMENT),
+        ("live.yaml", DEPLOYMENT),
+        ("app.yaml", app),
+    ]);
+    let (text, code) = desk.answer("diff --desired desired.yaml --live live.yaml --app app.yaml");
+    assert_eq!((text.as_str(), code), ("synced\n", 0));
 }

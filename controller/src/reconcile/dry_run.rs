@@ -22,7 +22,7 @@ use crate::operation::prepared;
 /// Calls in flight for comparisons, over all Applications and clusters of the process.
 pub(super) static BUDGET: Semaphore = Semaphore::const_new(40);
 /// Those of one Application.
-pub(super) const OF_ONE: usize = 10;
+const OF_ONE: usize = 10;
 
 /// What the API server said about an apply of a resource.
 #[derive(Clone, Debug)]
@@ -54,33 +54,47 @@ pub(crate) async fn ask(
     cluster: &Cluster,
     wanted: impl Fn(&Manifest) -> bool,
 ) -> DryRuns {
-    let open = manifests
-        .iter()
-        .filter(|manifest| wanted(manifest))
-        .filter(|manifest| {
-            let live = snapshot.get(&manifest.key);
-            let stands = || {
-                let verdict = known.and_then(|known| known.get(&manifest.key));
-                verdict.is_some_and(|verdict| verdict.stands(Some(manifest), live.as_deref()))
-            };
-            live.is_some() && !stands()
-        });
-    let open: Vec<Arc<Manifest>> = open.cloned().collect();
-    if open.is_empty() {
-        return DryRuns::new();
-    }
+    let open = unsettled(manifests, snapshot, known).filter(|manifest| wanted(manifest));
+    of_each(open, cluster, |manifest, target| async move {
+        match target {
+            Some(target) => one(&manifest, cluster, &target).await,
+            None => Answer::Unknown("the cluster is not connected".to_owned()),
+        }
+    })
+    .await
+}
+
+/// The manifests that live and have no standing verdict among `known`: all that the API server is ever asked about.
+pub(super) fn unsettled<'a>(
+    manifests: &'a [Arc<Manifest>],
+    snapshot: &Snapshot,
+    known: Option<&Verdicts>,
+) -> impl Iterator<Item = &'a Arc<Manifest>> {
+    manifests.iter().filter(move |manifest| {
+        let live = snapshot.get(&manifest.key);
+        let stands = || {
+            let verdict = known.and_then(|known| known.get(&manifest.key));
+            verdict.is_some_and(|verdict| verdict.stands(Some(manifest), live.as_deref()))
+        };
+        live.is_some() && !stands()
+    })
+}
+
+/// By resource, what `question` got to know of each manifest, a few at a time; it is given the cluster's target if that is connected.
+pub(super) async fn of_each<T, Asked: Future<Output = T>>(
+    manifests: impl Iterator<Item = &Arc<Manifest>>,
+    cluster: &Cluster,
+    question: impl Fn(Arc<Manifest>, Option<Target>) -> Asked,
+) -> HashMap<Arc<ResourceKey>, T> {
     let target = cluster.target();
-    futures::stream::iter(open)
+    let asked: Vec<_> = manifests
         .map(|manifest| {
-            let target = target.clone();
-            async move {
-                let answer = match target {
-                    Some(target) => one(&manifest, cluster, &target).await,
-                    None => Answer::Unknown("the cluster is not connected".to_owned()),
-                };
-                (manifest.key.clone(), answer)
-            }
+            let answer = question(manifest.clone(), target.clone());
+            let key = manifest.key.clone();
+            async move { (key, answer.await) }
         })
+        .collect();
+    futures::stream::iter(asked)
         .buffer_unordered(OF_ONE)
         .collect()
         .await

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use argosy_kube_io::Target;
 use argosy_livestate::Snapshot;
 use argosy_object::{ResourceKey, Value};
-use futures::StreamExt as _;
 
 use super::compare::Verdicts;
-use super::dry_run::{BUDGET, OF_ONE};
+use super::dry_run::{self, BUDGET};
 use super::manifest::Manifest;
 use crate::clusters::Cluster;
 
@@ -27,32 +26,16 @@ pub(crate) async fn ask(
     known: Option<&Verdicts>,
     cluster: &Cluster,
 ) -> InVersion {
-    let open = manifests.iter().filter(|manifest| {
-        let live = snapshot.get(&manifest.key);
-        let stands = || {
-            let verdict = known.and_then(|known| known.get(&manifest.key));
-            verdict.is_some_and(|verdict| verdict.stands(Some(manifest), live.as_deref()))
+    let open = dry_run::unsettled(manifests, snapshot, known);
+    dry_run::of_each(open, cluster, |manifest, target| async move {
+        let read = match target {
+            Some(target) => one(&manifest, cluster, &target).await,
+            None => Err("the cluster is not connected".to_owned()),
         };
-        live.is_some() && !stands()
-    });
-    let open: Vec<Arc<Manifest>> = open.cloned().collect();
-    let target = cluster.target();
-    futures::stream::iter(open)
-        .map(|manifest| {
-            let target = target.clone();
-            async move {
-                let read = match target {
-                    Some(target) => one(&manifest, cluster, &target).await,
-                    None => Err("the cluster is not connected".to_owned()),
-                };
-                let version = manifest.gvk().api_version();
-                let told = read.map_err(|message| format!("read it as {version}: {message}"));
-                (manifest.key.clone(), told)
-            }
-        })
-        .buffer_unordered(OF_ONE)
-        .collect()
-        .await
+        let version = manifest.gvk().api_version();
+        read.map_err(|message| format!("read it as {version}: {message}"))
+    })
+    .await
 }
 
 async fn one(manifest: &Manifest, cluster: &Cluster, target: &Target) -> Result<Value, String> {

@@ -26,7 +26,7 @@ impl Default for Input {
 impl Input {
     /// A body. `null` is how Go writes what is not there.
     pub(super) fn json(mut value: Value) -> Self {
-        strip_nulls(&mut value);
+        argosy_api::meta::strip_nulls(&mut value);
         Input::Json(value)
     }
 
@@ -97,23 +97,6 @@ fn spelled(mut object: Map<String, Value>, fields: &[&str]) -> Map<String, Value
     object.retain(|key, _| !fields.iter().any(|field| key.eq_ignore_ascii_case(field)));
     spelled.extend(object);
     spelled
-}
-
-/// Values under these keys are documents of their own, in which `null` means something.
-const OPAQUE: &[&str] = &["valuesObject", "values"];
-
-fn strip_nulls(value: &mut Value) {
-    match value {
-        Value::Object(object) => {
-            object.retain(|_, value| !value.is_null());
-            object
-                .iter_mut()
-                .filter(|(key, _)| !OPAQUE.contains(&key.as_str()))
-                .for_each(|(_, value)| strip_nulls(value));
-        }
-        Value::Array(list) => list.iter_mut().for_each(strip_nulls),
-        _ => {}
-    }
 }
 
 impl IntoDeserializer<'_, Error> for Input {

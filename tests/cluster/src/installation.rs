@@ -220,7 +220,7 @@ impl Installation {
     }
 
     fn start_process(&self, name: &str, args: &[String], health_port: u16) -> Result<Process> {
-        let mut process = Process::spawn(&self.options.program, args, self.log_file(name))?;
+        let process = Process::spawn(&self.options.program, args, self.log_file(name))?;
         let started = Instant::now();
         while !ready::http_ok(health_port, "/healthz") {
             if let Some(status) = process.ended() {
@@ -239,6 +239,27 @@ impl Installation {
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(process)
+    }
+
+    /// Says whether all processes that were started are still there.
+    ///
+    /// # Errors
+    /// When one has ended by itself; the end of its log is part of the text.
+    pub fn check_alive(&self) -> Result<()> {
+        let processes = [
+            ("repo-server", &self.repo_server),
+            ("controller", &self.controller),
+            ("server", &self.server),
+        ];
+        for (name, process) in processes {
+            let ended = process
+                .as_ref()
+                .and_then(|process| Some((process, process.ended()?)));
+            if let Some((process, status)) = ended {
+                bail!("argosy {name} ended with {status}:\n{}", process.log_tail());
+            }
+        }
+        Ok(())
     }
 
     /// Where a process logs to.

@@ -177,7 +177,7 @@ impl Cluster {
     /// As [`Cluster::start`].
     pub fn start_api_server(&mut self) -> Result<()> {
         let certificates = self.file("apiserver");
-        let mut process = Process::spawn(
+        let process = Process::spawn(
             &self.binaries.path("kube-apiserver"),
             &[
                 format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
@@ -206,7 +206,7 @@ impl Cluster {
         )?;
         let port = self.api_port;
         let ca = self.ca_file();
-        wait_until(&mut process, "kube-apiserver", || {
+        wait_until(&process, "kube-apiserver", || {
             ready::https_ok(port, "/readyz", &ca, ADMIN_TOKEN)
         })?;
         self.api_server = Some(process);
@@ -216,7 +216,7 @@ impl Cluster {
     fn start_etcd(&mut self) -> Result<()> {
         let client = format!("http://127.0.0.1:{}", self.etcd_port);
         let peer = format!("http://127.0.0.1:{}", self.etcd_peer_port);
-        let mut process = Process::spawn(
+        let process = Process::spawn(
             &self.binaries.path("etcd"),
             &[
                 "--name=one".into(),
@@ -234,7 +234,7 @@ impl Cluster {
             self.file("etcd.log"),
         )?;
         let port = self.etcd_port;
-        wait_until(&mut process, "etcd", || ready::http_ok(port, "/health"))?;
+        wait_until(&process, "etcd", || ready::http_ok(port, "/health"))?;
         self.etcd = Some(process);
         Ok(())
     }
@@ -318,7 +318,7 @@ pub fn free_port() -> Result<u16> {
         .port())
 }
 
-fn wait_until(process: &mut Process, name: &str, mut ready: impl FnMut() -> bool) -> Result<()> {
+fn wait_until(process: &Process, name: &str, mut ready: impl FnMut() -> bool) -> Result<()> {
     let started = Instant::now();
     while !ready() {
         if let Some(status) = process.ended() {

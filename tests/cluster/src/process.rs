@@ -65,7 +65,7 @@ impl Process {
     }
 
     /// How the process ended, if it did.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&self) -> Option<ExitStatus> {
         *self
             .ended
             .lock()
