@@ -22,6 +22,7 @@ use argosy_kube_io::{Budget, Client, ClusterAuth, Discovery, Target};
 use argosy_livestate::Snapshot;
 use argosy_object::schema::Schemas;
 use argosy_object::{ContentHash, GroupKind, ResourceKey, Value, meta};
+use argosy_runtime::clock::Clock;
 use argosy_runtime::tasks::Tasks;
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
@@ -94,6 +95,8 @@ pub struct Setup {
     pub pace: Pace,
     /// Where tasks run.
     pub tasks: Tasks,
+    /// What times are told by.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// How patiently clusters are followed. Production takes the defaults; tests and measurements make time pass faster.
@@ -263,6 +266,7 @@ pub struct Clusters {
     fence: Option<FenceOf>,
     policy: Policy,
     tasks: Tasks,
+    clock: Arc<dyn Clock>,
     lists: Budget,
     pace: Pace,
     registry: RwLock<Registry>,
@@ -310,6 +314,7 @@ impl Clusters {
             policy: setup.policy,
             pace: setup.pace,
             tasks: setup.tasks,
+            clock: setup.clock,
             lists: Budget::new(LISTS_BYTES),
             registry: RwLock::new(Registry::default()),
             ready: watch::Sender::new(false),
@@ -529,6 +534,7 @@ impl Clusters {
             fence,
             self.lists.clone(),
             self.pace.clone(),
+            self.clock.clone(),
         );
         let stop = CancellationToken::new();
         let (writer, stopped) = (shared.clone(), stop.clone());
@@ -867,7 +873,7 @@ impl Cluster {
         if pending.is_empty() {
             return false;
         }
-        let now = Timestamp::now();
+        let now = self.shared.clock.now();
         let failures = self.shared.failures.read();
         let young = |failure: &KindFailure| now.duration_since(failure.since) < FIRST_LIST_GRACE;
         pending
@@ -969,7 +975,7 @@ impl Cluster {
                 Status::Syncing { since } | Status::Failed { since, .. } | Status::Synced { at: since } => {
                     since
                 }
-                Status::Stopped => Timestamp::now(),
+                Status::Stopped => self.shared.clock.now(),
             },
             listed: false,
         }

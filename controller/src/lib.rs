@@ -40,4 +40,4 @@ mod watch;
 
 pub use args::Args;
 pub use context::{AppKey, Context, DirtySink, Options, StatusWriter, WriteError};
-pub use run::run;
+pub use run::{Surroundings, run, start};

@@ -41,6 +41,7 @@ use argosy_api::v1alpha1::{
 };
 use argosy_health::{Health, Status as HealthStatus};
 use argosy_livestate::Snapshot;
+use argosy_runtime::tasks::busy;
 use parking_lot::Mutex;
 use serde_json::json;
 use tracing::{debug, info, warn};
@@ -269,7 +270,7 @@ pub async fn compare_for(
     if task.is_short() {
         return Ok(task.compare());
     }
-    let compared = tokio::task::spawn_blocking(move || task.compare()).await;
+    let compared = busy(move || task.compare()).await;
     compared.map_err(|error| Error::Cluster {
         message: format!("the comparison was broken off: {error}"),
     })

@@ -16,7 +16,7 @@ use argosy_repo_client::RepoClient;
 use argosy_runtime::clock::{Clock, System};
 use argosy_runtime::tasks::{Tasks, caught};
 use argosy_runtime::{log, metrics as port};
-use argosy_shard_coordinator::own;
+use argosy_shard_coordinator::own::{self, Own};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
@@ -50,21 +50,53 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     }
     argosy_runtime::process::return_memory_when_idle();
     let tasks = Tasks::new();
-    start(args, &tasks).await?;
+    let surroundings = Surroundings::find(&args).await?;
+    start(args, surroundings, &tasks).await?;
     tasks.run_until_stopped(GRACE).await?;
     Ok(())
 }
 
+/// What a controller has around it. Simulations make their own.
+pub struct Surroundings {
+    /// The control plane's API server.
+    pub auth: ClusterAuth,
+    /// This process's place among the shards.
+    pub shard: Own,
+    /// Renders sources into manifests.
+    pub repo: RepoClient,
+    /// The clocks of the machine.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Surroundings {
+    /// What flags, environment and machine say.
+    async fn find(args: &Args) -> anyhow::Result<Self> {
+        Ok(Surroundings {
+            auth: ClusterAuth::infer(args.kubeconfig.as_deref(), args.context.as_deref())
+                .await
+                .context("find the control plane's API server")?,
+            shard: own::from_env().context("find out which shard this is")?,
+            repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
+            clock: Arc::new(System),
+        })
+    }
+}
+
 /// Starts everything on `tasks` and returns once it is wired; lists are still coming in.
-pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
-    let auth = ClusterAuth::infer(args.kubeconfig.as_deref(), args.context.as_deref())
-        .await
-        .context("find the control plane's API server")?;
+///
+/// # Errors
+/// When the control plane cannot be reached, a port is taken, or a file that a flag names cannot be read.
+pub async fn start(args: Args, around: Surroundings, tasks: &Tasks) -> anyhow::Result<Arc<Context>> {
+    let Surroundings {
+        auth,
+        shard,
+        repo,
+        clock,
+    } = around;
     let namespace = args
         .namespace
         .clone()
         .unwrap_or_else(|| auth.namespace().to_owned());
-    let shard = own::from_env().context("find out which shard this is")?;
     if shard.guessed {
         warn!("neither ARGOCD_CONTROLLER_SHARD nor the host name says which shard this is: taking 0");
     }
@@ -73,7 +105,6 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         .context("connect to the control plane's API server")?;
     let target = Target::new(control_plane.clone());
     let options = args.options(namespace.clone());
-    let clock: Arc<dyn Clock> = Arc::new(System);
 
     let apps = apps::Store::new(&namespace);
     let (looks, operations) = (Queue::new(), Queue::new());
@@ -93,7 +124,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
     settings_ready.wait().await;
 
     let (replicas, mode, number) = (shard.replicas, shard.mode, shard.shard);
-    let shards = Shards::new(shard);
+    let shards = Shards::new(shard, clock.clone());
     let ownership = shards.ownership();
     let clusters = Clusters::start(Setup {
         client: control_plane.clone(),
@@ -109,6 +140,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         },
         pace: Pace::default(),
         tasks: tasks.clone(),
+        clock: clock.clone(),
     });
     metrics.set_clusters(clusters.clone());
     {
@@ -146,7 +178,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         looked,
         status: Arc::new(writer),
         ownership,
-        repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
+        repo,
         apps: apps.clone(),
         settings: settings.clone(),
         clusters: clusters.clone(),
@@ -180,7 +212,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         redis::start(tasks, &ctx, waiting);
     }
 
-    let dispatching = (tasks.clone(), ctx.clone(), marker.clone());
+    let (dispatching, started) = ((tasks.clone(), ctx.clone(), marker.clone()), ctx);
     let (looks_max, operations_max) = (args.status_processors, args.operation_processors);
     tasks.spawn("dispatch", async move {
         let (tasks, ctx, marker) = dispatching;
@@ -206,7 +238,7 @@ pub(crate) async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<()> {
         sharding = ?mode,
         "started"
     );
-    Ok(())
+    Ok(started)
 }
 
 /// First lists that are still awaited.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use argosy_kube_io::Client;
-use argosy_runtime::clock::since_boot;
+use argosy_runtime::clock::Clock;
 use argosy_runtime::metrics::Check;
 use argosy_runtime::tasks::Tasks;
 use argosy_shard_coordinator::assignment;
@@ -64,15 +64,15 @@ struct Leases {
 }
 
 impl Shards {
-    /// As the environment says.
-    pub fn new(own: Own) -> Self {
+    /// As the environment says; leases are measured on `clock`.
+    pub fn new(own: Own, clock: Arc<dyn Clock>) -> Self {
         let leases = (own.mode == Mode::Leases).then(|| {
             let timing = own.timing;
             Leases {
                 timing,
                 identity: identity(&own),
-                ownership: Ownership::new(timing.margin),
-                known: Arc::default(),
+                ownership: Ownership::new(timing.margin, clock.clone()),
+                known: Arc::new(Known::new(clock)),
             }
         });
         Shards {
@@ -96,9 +96,9 @@ impl Shards {
     /// look like a broken process.
     pub fn live(&self) -> Option<Check> {
         let known = self.known()?;
-        let started = since_boot();
+        let started = known.now();
         Some(Arc::new(move || {
-            let silent = since_boot().saturating_sub(known.view().at.max(started));
+            let silent = known.now().saturating_sub(known.view().at.max(started));
             match silent > SILENT {
                 true => Err(format!(
                     "the shards' task has not moved for {} s",
@@ -196,7 +196,12 @@ fn identity(own: &Own) -> Identity {
 
 impl Leases {
     fn start(&self, tasks: &Tasks, ctx: &Arc<Context>, marker: &Arc<Marker>, client: Client) {
-        let store = store::Store::new(client, &ctx.options.namespace, self.timing.duration);
+        let store = store::Store::new(
+            client,
+            &ctx.options.namespace,
+            self.timing.duration,
+            ctx.clock.clone(),
+        );
         let (events, inbox) = unbounded_channel();
         let task = Task {
             node: Node::new(self.identity.clone(), self.timing),
@@ -243,7 +248,7 @@ impl Task {
             tokio::select! {
                 () = self.ctx.clusters.ready() => break,
                 () = stopping.cancelled() => return,
-                _ = waiting.tick() => self.leases.known.update(&self.node, since_boot()),
+                _ = waiting.tick() => self.leases.known.update(&self.node, self.now()),
             }
         }
         self.follow_store();
@@ -263,8 +268,9 @@ impl Task {
                     self.step(event);
                 },
                 _ = tick.tick() => {
-                    if counted.is_none_or(|at| since_boot() - at >= COUNT) {
-                        counted = Some(since_boot());
+                    let now = self.now();
+                    if counted.is_none_or(|at| now - at >= COUNT) {
+                        counted = Some(now);
                         self.count();
                     }
                     self.look_at_warming();
@@ -278,8 +284,13 @@ impl Task {
         info!("this shard's lease is given back");
     }
 
+    /// The time on the clock that leases are measured on.
+    fn now(&self) -> Duration {
+        self.ctx.clock.since_boot()
+    }
+
     fn step(&mut self, event: Event) {
-        let now = since_boot();
+        let now = self.now();
         let effects = self.node.step(now, event);
         // The deadline is known before anybody is let through.
         self.leases.ownership.set_authority(self.node.authority());
@@ -391,7 +402,7 @@ impl Task {
     }
 
     fn look_at_draining(&mut self) {
-        let now = since_boot();
+        let now = self.now();
         let quiet: Vec<(ClusterId, u64)> = self
             .draining
             .iter()
@@ -407,7 +418,7 @@ impl Task {
     /// Applications of clusters that nobody takes say so. One round at a time; a version in each patch sees to it that
     /// nothing newer is written over.
     fn look_at_unowned(&mut self) {
-        let now = since_boot();
+        let now = self.now();
         if !self.node.leads(now) || self.reporting.as_ref().is_some_and(|round| !round.is_finished()) {
             return;
         }

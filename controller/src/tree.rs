@@ -10,7 +10,7 @@ mod node;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use argosy_api::services::tree::tree_service_server::{TreeService, TreeServiceServer};
 use argosy_api::services::tree::{ApplicationRef, ClusterStatus, ClustersResponse, ManagedResourcesResponse};
@@ -24,6 +24,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures::Stream;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};

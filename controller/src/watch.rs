@@ -27,7 +27,7 @@ use argosy_kube_io::{ApiResource, Budget, ClusterAuth, Discovery, Target, connec
 use argosy_livestate::{Scope, Snapshot};
 use argosy_object::schema::Schemas;
 use argosy_object::{ContentHash, GroupKind, GroupVersionKind, Value};
-use jiff::Timestamp;
+use argosy_runtime::clock::Clock;
 use parking_lot::RwLock;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -62,6 +62,7 @@ pub(crate) struct Shared {
     /// Bytes of lists in flight in this process.
     pub(crate) lists: Budget,
     pub(crate) pace: Pace,
+    pub(crate) clock: Arc<dyn Clock>,
 
     pub(crate) status: watch::Sender<Status>,
     pub(crate) snapshot: ArcSwap<Snapshot>,
@@ -108,6 +109,7 @@ impl Shared {
         fence: Option<Arc<dyn Fence>>,
         lists: Budget,
         pace: Pace,
+        clock: Arc<dyn Clock>,
     ) -> (Arc<Self>, mpsc::Receiver<Message>) {
         let (inbox, messages) = mpsc::channel(INBOX_LEN);
         let shared = Shared {
@@ -118,9 +120,8 @@ impl Shared {
             fence,
             lists,
             pace,
-            status: watch::Sender::new(Status::Syncing {
-                since: Timestamp::now(),
-            }),
+            status: watch::Sender::new(Status::Syncing { since: clock.now() }),
+            clock,
             snapshot: ArcSwap::from_pointee(Snapshot::default()),
             schemas: ArcSwap::new(Schemas::builtin()),
             discovery: ArcSwap::from_pointee(Discovery::default()),
@@ -228,7 +229,7 @@ async fn keep_kinds(shared: &Arc<Shared>, client: &Client) {
                 if shared.discovery.load().resources().is_empty() {
                     shared.set_status(Status::Failed {
                         message: error.to_string(),
-                        since: Timestamp::now(),
+                        since: shared.clock.now(),
                     });
                 }
                 tokio::time::sleep(wait).await;
@@ -285,7 +286,7 @@ async fn connected(shared: &Arc<Shared>, auth: ClusterAuth) -> Client {
             }
             Err(error) => shared.set_status(Status::Failed {
                 message: error.to_string(),
-                since: Timestamp::now(),
+                since: shared.clock.now(),
             }),
         }
         tokio::time::sleep(wait.mul_f64(0.75 + fastrand::f64() / 4.0)).await;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use argosy_api::v1alpha1::{AwsAuthConfig, ClusterConfig, ExecProviderConfig};
+use argosy_runtime::dial::Dial;
 use base64::Engine as _;
 use http::Uri;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
@@ -38,6 +39,8 @@ pub struct ClusterAuth {
     pub(crate) config: kube::Config,
     pub(crate) source: Source,
     pub(crate) compression: bool,
+    /// How connections are made, if not by TCP.
+    pub(crate) dial: Option<Dial>,
 }
 
 impl fmt::Debug for ClusterAuth {
@@ -50,6 +53,14 @@ impl fmt::Debug for ClusterAuth {
 }
 
 impl ClusterAuth {
+    /// The same by other connections than TCP's; so are those of the clusters for which this one is the local one
+    /// ([`ClusterAuth::cluster`]).
+    #[must_use]
+    pub fn dialing(mut self, dial: Dial) -> Self {
+        self.dial = Some(dial);
+        self
+    }
+
     /// The URL of the API server, without a slash at the end.
     pub fn server(&self) -> &str {
         &self.server
@@ -74,6 +85,7 @@ impl ClusterAuth {
             source,
             // Inside one cluster the network is wider than the servers' processors.
             compression: false,
+            dial: None,
         };
         auth.proxy_from_environment();
         Ok(auth)
@@ -106,6 +118,7 @@ impl ClusterAuth {
             config,
             source,
             compression,
+            dial: None,
         })
     }
 
@@ -192,6 +205,7 @@ impl ClusterAuth {
             config: kube,
             source,
             compression: !config.disable_compression,
+            dial: local.dial.clone(),
         };
         if config.proxy_url.is_empty() {
             auth.proxy_from_environment();

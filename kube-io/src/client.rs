@@ -10,22 +10,27 @@
 //! not knock a hundred times.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use argosy_runtime::dial::{Dial, Stream};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::BodyExt as _;
-use hyper_util::client::legacy::connect::{Connection as ConnectionInfo, HttpConnector, proxy};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::connect::{Connected, Connection as ConnectionInfo, HttpConnector, proxy};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
 use parking_lot::Mutex;
 use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use crate::auth::{ClusterAuth, set_identity};
@@ -529,6 +534,9 @@ fn kube_client(
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(Duration::from_secs(45)));
 
+    if let Some(dial) = &auth.dial {
+        return over(auth, config, options, protocol, dialed(dial.clone()));
+    }
     let Some(url) = &config.proxy_url else {
         return over(auth, config, options, protocol, tcp);
     };
@@ -563,6 +571,61 @@ fn kube_client(
             protocol,
             with_password(url, proxy::Tunnel::new(url.clone(), tcp)),
         ),
+    }
+}
+
+/// A connector whose connections are not TCP's. They are ready for HTTP/2, as those are that TLS has agreed on.
+fn dialed(
+    dial: Dial,
+) -> impl Service<Uri, Response = TokioIo<Dialed>, Error = std::io::Error, Future: Send + 'static>
++ Clone
++ Send
++ Sync
++ 'static {
+    tower::service_fn(move |uri: Uri| {
+        let port = uri.port_u16().unwrap_or(443);
+        let connecting = dial.connect(&format!("{}:{port}", uri.host().unwrap_or_default()));
+        async move {
+            let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+            let stream = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
+            Ok(TokioIo::new(Dialed(stream)))
+        }
+    })
+}
+
+struct Dialed(Box<dyn Stream>);
+
+impl ConnectionInfo for Dialed {
+    fn connected(&self) -> Connected {
+        Connected::new().negotiated_h2()
+    }
+}
+
+impl AsyncRead for Dialed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Dialed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 

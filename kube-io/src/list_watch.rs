@@ -23,11 +23,12 @@
 //! tell also which objects have changed.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use crate::budget::{Budget, Share};
 use crate::client::{BodyStream, Call, Client, WatchSlot};

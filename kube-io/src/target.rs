@@ -6,12 +6,13 @@
 //! message kept.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use argosy_object::Value;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
+use tokio::time::Instant;
 
 use crate::client::{Answer, BodyStream, Call, Client, decode};
 use crate::discovery::ApiResource;

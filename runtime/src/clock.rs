@@ -1,16 +1,22 @@
-//! Wall clock time, by the door: stages that stamp times take a [`Clock`], so that tests and simulations turn it.
+//! The clocks of a process, by the door: who stamps times or measures leases takes a [`Clock`], so that tests and simulations
+//! turn it.
 //!
-//! Waiting is tokio's (`tokio::time`), which tests pause; only the time of day comes from here.
+//! Waiting is tokio's (`tokio::time`), which tests pause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan};
 
-/// Tells the time of day.
+/// Tells the time of day, and time that nobody sets.
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> Timestamp;
+
+    /// Time since some beginning, in which the process may sleep or be suspended. It never goes back and nobody sets it: leases
+    /// are measured on it.
+    fn since_boot(&self) -> Duration;
 }
 
 /// The machine's clock.
@@ -21,12 +27,15 @@ impl Clock for System {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
+
+    fn since_boot(&self) -> Duration {
+        since_boot()
+    }
 }
 
-/// Time since the machine was started, its sleep included. It never goes back and nobody sets it: leases are measured
-/// on it, so that a machine that was suspended wakes up without them.
+/// Time since the machine was started, its sleep included, so that a machine that was suspended wakes up without its leases.
 #[allow(unsafe_code)]
-pub fn since_boot() -> std::time::Duration {
+fn since_boot() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -37,7 +46,7 @@ pub fn since_boot() -> std::time::Duration {
         failed, 0,
         "invariant: every Linux since 2.6.39 has CLOCK_BOOTTIME"
     );
-    std::time::Duration::new(
+    Duration::new(
         u64::try_from(time.tv_sec).unwrap_or_default(),
         u32::try_from(time.tv_nsec).unwrap_or_default(),
     )
@@ -58,7 +67,7 @@ impl Manual {
     }
 
     /// Turns it forward.
-    pub fn advance(&self, by: std::time::Duration) {
+    pub fn advance(&self, by: Duration) {
         let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         self.millis.fetch_add(millis, Ordering::SeqCst);
     }
@@ -67,6 +76,10 @@ impl Manual {
 impl Clock for Manual {
     fn now(&self) -> Timestamp {
         Timestamp::from_millisecond(self.millis.load(Ordering::SeqCst)).unwrap_or(Timestamp::MAX)
+    }
+
+    fn since_boot(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.millis.load(Ordering::SeqCst)).unwrap_or_default())
     }
 }
 
@@ -94,6 +107,10 @@ impl Clock for Tokio {
             .checked_add(millis.milliseconds())
             .unwrap_or(Timestamp::MAX)
     }
+
+    fn since_boot(&self) -> Duration {
+        self.start.elapsed()
+    }
 }
 
 /// RFC 3339 with whole seconds and `Z`: how Kubernetes writes a time in an object.
@@ -116,7 +133,7 @@ mod tests {
     fn a_manual_clock_moves_only_when_turned() {
         let clock = Manual::new("2026-11-29T15:00:00Z".parse().unwrap());
         let other = clock.clone();
-        other.advance(std::time::Duration::from_secs(90));
+        other.advance(Duration::from_secs(90));
         assert_eq!(rfc3339(clock.now()), "2026-11-29T15:01:30Z");
     }
 }

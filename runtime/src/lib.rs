@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod clock;
+pub mod dial;
 pub mod log;
 pub mod metrics;
 pub mod process;

@@ -181,6 +181,14 @@ impl Tasks {
                 self.stop();
             }
         }
+        self.finish(grace).await
+    }
+
+    /// Once the tasks are to stop: lets them finish for at most `grace`. An error names the vital task that ended the process.
+    ///
+    /// # Errors
+    /// The end of a vital task.
+    pub async fn finish(&self, grace: Duration) -> Result<(), Ended> {
         self.inner.tracker.close();
         if tokio::time::timeout(grace, self.inner.tracker.wait())
             .await
@@ -215,6 +223,23 @@ impl Tasks {
         self.inner.panics.fetch_add(1, Ordering::Relaxed);
         error!(task = name, panic = message, "a task panicked");
     }
+}
+
+/// Runs work that keeps a processor busy for a while, beside the threads that wait for the network. A runtime with one thread,
+/// as in simulations, does it at once: there time stands meanwhile.
+///
+/// # Errors
+/// With the message of its panic.
+pub async fn busy<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panic_message(&*payload));
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| match error.try_into_panic() {
+        Ok(payload) => panic_message(&*payload),
+        Err(error) => error.to_string(),
+    })
 }
 
 /// Runs a future to its end and returns the message of a panic in it as an error.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use argosy_api::tracking;
 use argosy_api::v1alpha1::{Application, ResourceDiff};
 use argosy_object::Value;
+use argosy_runtime::tasks::busy;
 use argosy_sync::options::resource_options;
 
 use super::compare::Managed;
@@ -21,7 +22,7 @@ pub(crate) async fn managed(ctx: &Context, app: &Arc<Application>) -> Result<Vec
     let compared = compare_for(ctx, app, &request).await?;
     let rules = ctx.memos.of(&AppKey::of(app)).lock().rules.clone();
     let sensitive = ctx.settings.get().config.sensitive_annotations.clone();
-    let made = tokio::task::spawn_blocking(move || {
+    let made = busy(move || {
         let one = |managed: &Managed| diff(managed, rules.as_ref(), &sensitive);
         compared.resources.iter().map(one).collect()
     });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use argosy_kube_io::fence::Fence;
-use argosy_runtime::clock::since_boot;
+use argosy_runtime::clock::Clock;
 use argosy_shard_coordinator::node::Authority;
 use parking_lot::{Mutex, RwLock};
 
@@ -18,6 +18,7 @@ pub struct Ownership {
     holds: RwLock<HashMap<String, Arc<Hold>>>,
     /// A write without an answer is under way for so long after the lease that covered it.
     margin: Duration,
+    clock: Arc<dyn Clock>,
     refused: AtomicU64,
 }
 
@@ -31,12 +32,13 @@ struct Hold {
 }
 
 impl Ownership {
-    /// Nothing is held.
-    pub fn new(margin: Duration) -> Arc<Self> {
+    /// Nothing is held. Deadlines are measured on `clock`.
+    pub fn new(margin: Duration, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Ownership {
             authority: RwLock::new(None),
             holds: RwLock::default(),
             margin,
+            clock,
             refused: AtomicU64::new(0),
         })
     }
@@ -102,7 +104,8 @@ impl Ownership {
         self.holds.write().remove(server);
     }
 
-    fn left(&self, now: Duration) -> Option<Duration> {
+    fn left(&self) -> Option<Duration> {
+        let now = self.clock.since_boot();
         let authority = (*self.authority.read())?;
         (now < authority.start).then(|| authority.end.saturating_sub(now))
     }
@@ -122,7 +125,7 @@ impl ClusterFence {
 impl Fence for ClusterFence {
     fn remaining(&self) -> Option<Duration> {
         let open = self.hold()?.open.load(Ordering::SeqCst);
-        open.then(|| self.ownership.left(since_boot())).flatten()
+        open.then(|| self.ownership.left()).flatten()
     }
 
     fn begun(&self) -> Box<dyn FnOnce(bool) + Send> {
@@ -136,7 +139,7 @@ impl Fence for ClusterFence {
             let Some(hold) = hold else { return };
             if !answered {
                 let end = ownership.authority.read().map(|authority| authority.end);
-                let until = end.unwrap_or_else(since_boot) + ownership.margin;
+                let until = end.unwrap_or_else(|| ownership.clock.since_boot()) + ownership.margin;
                 let mut doubtful = hold.doubtful.lock();
                 *doubtful = until.max(*doubtful);
             }
@@ -152,50 +155,55 @@ impl Fence for ClusterFence {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
+    use argosy_runtime::clock::Manual;
 
-    fn authority(start: Duration, end: Duration) -> Option<Authority> {
-        let now = since_boot();
-        Some(Authority {
-            start: now + start,
-            end: now + end,
-        })
-    }
+    use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
+    /// Nothing is held, and the clock stands at nothing.
+    fn begin() -> (Arc<Ownership>, Manual) {
+        let clock = Manual::new(jiff::Timestamp::UNIX_EPOCH);
+        (Ownership::new(Duration::ZERO, Arc::new(clock.clone())), clock)
+    }
+
+    fn authority(start: Duration, end: Duration) -> Option<Authority> {
+        Some(Authority { start, end })
+    }
+
     #[test]
     fn a_write_may_leave_while_lease_and_cluster_are_held() {
-        let ownership = Ownership::new(Duration::ZERO);
+        let (ownership, clock) = begin();
         let fence = ownership.fence("https://a");
         assert_eq!(fence.remaining(), None, "nothing is held");
         ownership.set_authority(authority(MINUTE, 2 * MINUTE));
         assert_eq!(fence.remaining(), None, "the cluster is not held");
         ownership.open("https://a", 3);
-        assert!(fence.remaining().unwrap() > MINUTE);
+        assert_eq!(fence.remaining(), Some(2 * MINUTE));
         assert_eq!(ownership.epoch("https://a"), Some(3));
         ownership.close("https://a");
         assert_eq!(fence.remaining(), None, "it is being handed over");
         ownership.open("https://a", 3);
-        ownership.set_authority(authority(Duration::ZERO, MINUTE));
+        assert_eq!(fence.remaining(), Some(2 * MINUTE), "it is kept");
+        clock.advance(MINUTE);
         assert_eq!(fence.remaining(), None, "no write begins after the deadline");
     }
 
     #[test]
     fn a_hold_is_quiet_when_every_write_was_answered_or_its_time_has_passed() {
-        let ownership = Ownership::new(Duration::ZERO);
+        let (ownership, _) = begin();
         ownership.set_authority(authority(MINUTE, MINUTE));
         ownership.open("https://a", 1);
         let fence = ownership.fence("https://a");
         let (answered, lost) = (fence.begun(), fence.begun());
         ownership.close("https://a");
-        assert!(!ownership.quiet("https://a", 1, since_boot()));
+        assert!(!ownership.quiet("https://a", 1, Duration::ZERO));
         answered(true);
         lost(false);
         assert!(
-            !ownership.quiet("https://a", 1, since_boot()),
+            !ownership.quiet("https://a", 1, Duration::ZERO),
             "one may still arrive"
         );
-        assert!(ownership.quiet("https://a", 1, since_boot() + 2 * MINUTE));
+        assert!(ownership.quiet("https://a", 1, MINUTE));
     }
 }

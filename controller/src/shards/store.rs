@@ -2,6 +2,7 @@
 //!
 //! The connections are the leases' own, so that no list of Applications stands in the way of a renewal.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_api::v1alpha1::Application;
@@ -9,7 +10,7 @@ use argosy_kube_io::api::{self, Change, TypedWatch};
 use argosy_kube_io::target::{Delete, Propagation, Selection, Write};
 use argosy_kube_io::{Client, Error, Target};
 use argosy_object::{Value, meta};
-use argosy_runtime::clock::{Clock, System};
+use argosy_runtime::clock::Clock;
 use argosy_shard_coordinator::node::{Effect, Event, Outcome};
 use argosy_shard_coordinator::object::{Key, Object, Version};
 use argosy_shard_coordinator::wire;
@@ -28,14 +29,16 @@ pub(super) struct Store {
     namespace: String,
     /// What the Leases say to people about their duration.
     duration: Duration,
+    clock: Arc<dyn Clock>,
 }
 
 impl Store {
-    pub(super) fn new(client: Client, namespace: &str, duration: Duration) -> Self {
+    pub(super) fn new(client: Client, namespace: &str, duration: Duration, clock: Arc<dyn Clock>) -> Self {
         Store {
             target: Target::new(client).with_timeout(CALL_MAX),
             namespace: namespace.to_owned(),
             duration,
+            clock,
         }
     }
 
@@ -57,7 +60,7 @@ impl Store {
     }
 
     async fn put(&self, object: &Object, expect: Option<&str>) -> Outcome {
-        let now = System.now();
+        let now = self.clock.now();
         let now = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let lease = wire::encode(object, &self.namespace, expect, self.duration, &now);
         let (resource, write) = (api::leases(), Write::default());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use argosy_runtime::clock::since_boot;
+use argosy_runtime::clock::Clock;
 use argosy_shard_coordinator::node::{Live, Node};
 use argosy_shard_coordinator::object::{ClusterId, RecordState};
 use parking_lot::Mutex;
@@ -45,17 +45,32 @@ pub struct View {
 }
 
 /// The latest view.
-#[derive(Default)]
-pub struct Known(Mutex<View>);
+pub struct Known {
+    view: Mutex<View>,
+    clock: Arc<dyn Clock>,
+}
 
 impl Known {
+    /// Nothing is known yet; times are those of `clock`.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Known {
+            view: Mutex::default(),
+            clock,
+        }
+    }
+
     /// The latest view.
     pub fn view(&self) -> View {
-        self.0.lock().clone()
+        self.view.lock().clone()
+    }
+
+    /// The time, as the view has it.
+    pub(super) fn now(&self) -> Duration {
+        self.clock.since_boot()
     }
 
     pub(super) fn update(&self, node: &Node, now: Duration) {
-        let mut view = self.0.lock();
+        let mut view = self.view.lock();
         view.at = now;
         view.holds = node.authority().is_some_and(|authority| now < authority.start);
         view.leads = node.leads(now);
@@ -114,7 +129,7 @@ impl Collector for ShardsCollector {
             None,
             MetricType::Gauge,
         )?;
-        let now = since_boot();
+        let now = self.known.now();
         for cluster in view.owned.keys() {
             unowned
                 .encode_family(&[("server", cluster.as_str())])?

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use argosy_kube_io::Error;
 use argosy_livestate::{Change, ClusterState, Deletion, Event, Resource, Scope, Touched, Update};
 use argosy_object::{Name, ResourceKey};
-use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
@@ -275,7 +274,7 @@ impl Writer {
             kind: scope.kind.clone(),
             namespace: scope.namespace.clone(),
             message: error.message(),
-            since: Timestamp::now(),
+            since: self.shared.clock.now(),
             listed: progress.listed,
         };
         let mut failures = self.shared.failures.write();
@@ -338,13 +337,15 @@ impl Writer {
         if !self.reachable {
             self.shared.set_status(Status::Failed {
                 message: format!("the API server {} cannot be reached", self.shared.server),
-                since: Timestamp::now(),
+                since: self.shared.clock.now(),
             });
             return;
         }
         if !self.looked || self.progress.values().any(|progress| !progress.settled) {
             return;
         }
-        self.shared.set_status(Status::Synced { at: Timestamp::now() });
+        self.shared.set_status(Status::Synced {
+            at: self.shared.clock.now(),
+        });
     }
 }

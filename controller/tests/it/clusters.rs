@@ -96,6 +96,7 @@ impl World {
             policy: auth::Policy::default(),
             pace: Pace::default(),
             tasks: tasks.clone(),
+            clock: Arc::new(argosy_runtime::clock::System),
         });
         clusters.ready().await;
         World {

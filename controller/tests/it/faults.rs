@@ -95,6 +95,7 @@ impl World {
                 ..Pace::default()
             },
             tasks: tasks.clone(),
+            clock: Arc::new(argosy_runtime::clock::System),
         });
         clusters.ready().await;
         let cluster = clusters.resolve(&ApplicationDestination {

@@ -140,6 +140,7 @@ async fn follow(servers: &Servers, dir: &Path, faster: u32, tasks: &Tasks) -> Re
             discovery: Pace::default().discovery / faster,
         },
         tasks: tasks.clone(),
+        clock: Arc::new(argosy_runtime::clock::System),
     });
     followed.ready().await;
     let mut clusters = Vec::new();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use argosy_runtime::dial::{Dial, Stream};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -33,22 +34,29 @@ pub fn connect(address: &str, tls: &Tls) -> Result<Channel, Error> {
     let address = address.to_owned();
     Ok(
         endpoint.connect_with_connector_lazy(tower::service_fn(move |_: http::Uri| {
-            dial(address.clone(), config.clone(), name.clone())
+            dial(address.clone(), config.clone(), name.clone(), None)
         })),
     )
 }
 
-/// Connects to an address; the certificate, if there is one, is for the name.
+/// Connects to an address, by TCP unless there is another network; the certificate, if there is one, is for the name.
 pub(crate) async fn dial(
     address: String,
     tls: Option<Arc<rustls::ClientConfig>>,
     name: ServerName<'static>,
-) -> std::io::Result<TokioIo<Box<dyn Transport>>> {
+    network: Option<Dial>,
+) -> std::io::Result<TokioIo<Box<dyn Stream>>> {
     let connect = async {
-        let stream = TcpStream::connect(&address).await?;
-        stream.set_nodelay(true)?;
-        let stream: Box<dyn Transport> = match tls {
-            None => Box::new(stream),
+        let stream: Box<dyn Stream> = match network {
+            Some(network) => network.connect(&address).await?,
+            None => {
+                let stream = TcpStream::connect(&address).await?;
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+        };
+        let stream: Box<dyn Stream> = match tls {
+            None => stream,
             Some(tls) => Box::new(TlsConnector::from(tls).connect(name, stream).await?),
         };
         Ok(TokioIo::new(stream))
@@ -56,8 +64,3 @@ pub(crate) async fn dial(
     let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect).await;
     connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
 }
-
-/// What bytes go over.
-pub(crate) trait Transport: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
-
-impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Transport for T {}

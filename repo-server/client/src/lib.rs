@@ -27,6 +27,7 @@ use argosy_api::repository::{
     UpdateRevisionForPathsResponse,
 };
 use argosy_api::v1alpha1::{ApplicationSource, ChartDetails, OciMetadata, Repository, RevisionMetadata};
+use argosy_runtime::dial::Dial;
 use pool::About;
 use tonic::{Code, Response, Status};
 
@@ -48,6 +49,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Largest message either way, in bytes.
     pub max_message: usize,
+    /// How connections are made, if not by TCP.
+    pub dial: Option<Dial>,
 }
 
 impl Default for Config {
@@ -57,6 +60,7 @@ impl Default for Config {
             tls: Tls::default(),
             timeout: Duration::from_secs(60),
             max_message: 100 << 20,
+            dial: None,
         }
     }
 }

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use argosy_runtime::dial::Dial;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::budget::Budget;
@@ -38,6 +40,7 @@ pub struct Pool {
     names: Vec<Name>,
     tls: Option<Arc<ClientConfig>>,
     timeout: Duration,
+    dial: Option<Dial>,
     state: Mutex<State>,
 }
 
@@ -204,6 +207,7 @@ impl Pool {
             names: names.collect::<Result<_, _>>()?,
             tls: config.tls.config()?,
             timeout: config.timeout,
+            dial: config.dial.clone(),
             state: Mutex::default(),
         })
     }
@@ -364,13 +368,13 @@ impl Pool {
             .keep_alive_while_idle(true)
             .initial_stream_window_size(4 << 20)
             .initial_connection_window_size(16 << 20);
-        let tls = self.tls.clone();
+        let (tls, network) = (self.tls.clone(), self.dial.clone());
         let host = self.names[place.name].host.clone();
         let name = ServerName::try_from(host).map_err(|e| Error::Config(e.to_string()))?;
         // We encrypt ourselves: the certificate is for the name, the connection to one address behind it.
         Ok(
             endpoint.connect_with_connector_lazy(tower::service_fn(move |_: http::Uri| {
-                dial(address.to_string(), tls.clone(), name.clone())
+                dial(address.to_string(), tls.clone(), name.clone(), network.clone())
             })),
         )
     }

@@ -1,7 +1,9 @@
 //! How much of the calls each repository takes lately, and over how many replicas that is to be spread.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// A replica's calls over the average, if only one repository is hot. Less than what [`crate::ring`] puts up with: the
 /// calls of the other repositories are never quite even.
