@@ -1,4 +1,4 @@
-//! A simulated API server on a port: HTTP/1.1 and HTTP/2, plain or with TLS.
+//! A simulated API server on a port, or on connections that are brought to it: HTTP/1.1 and HTTP/2, plain or with TLS.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -22,6 +22,7 @@ use hyper_util::server::conn::auto;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -29,6 +30,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::ADMIN_TOKEN;
 use crate::api_server::{Answer, ApiServer, Options};
+use crate::request::Request;
 use crate::watch::Watch;
 
 /// A kube-apiserver allows so many streams on one connection.
@@ -65,6 +67,103 @@ struct Shared {
     work: Arc<Notify>,
     /// Bytes of answers and events that were sent.
     sent: Arc<AtomicU64>,
+    now: Now,
+}
+
+impl Shared {
+    fn new(server: ApiServer, now: Now) -> Self {
+        Shared {
+            server: Arc::new(Mutex::new(server)),
+            work: Arc::new(Notify::new()),
+            sent: Arc::default(),
+            now,
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut ApiServer) -> T) -> T {
+        let result = act(&mut self.server.lock());
+        self.work.notify_one();
+        result
+    }
+}
+
+/// Tells a server the time.
+pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Sees each request of a connection, and decides what befalls it.
+pub trait Witness: Send + Sync {
+    /// A request has arrived.
+    fn arrived(&self, request: &Request) -> Fate;
+
+    /// The server has handled it just now.
+    fn handled(&self, request: &Request, fate: Fate, answer: &Answer);
+}
+
+/// What befalls a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// It takes so long to get to the server.
+    pub delay: Duration,
+    /// It gets there at all.
+    pub handled: bool,
+    /// What its sender hears.
+    pub reply: Reply,
+}
+
+impl Fate {
+    /// Nothing out of the ordinary.
+    pub const GOOD: Fate = Fate {
+        delay: Duration::ZERO,
+        handled: true,
+        reply: Reply::Answer,
+    };
+}
+
+/// What the sender of a request hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The answer.
+    Answer,
+    /// That the request was broken off.
+    Broken,
+    /// Nothing, ever.
+    Nothing,
+}
+
+/// A simulated API server without a port: connections are brought to it, from a network that is simulated as well. It ends
+/// when this is dropped.
+pub struct Unbound {
+    server: Shared,
+    controllers: JoinHandle<()>,
+}
+
+impl Unbound {
+    /// Lets the server's controllers work, in the runtime that this is called in.
+    #[must_use]
+    pub fn start(server: ApiServer, now: Now) -> Self {
+        let server = Shared::new(server, now);
+        let controllers = tokio::spawn(run_controllers(server.clone()));
+        Unbound { server, controllers }
+    }
+
+    /// Serves one connection to its end.
+    pub fn serve<S>(&self, stream: S, witness: Arc<dyn Witness>) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        speak(stream, self.server.clone(), Some(witness))
+    }
+
+    /// Does something with the server itself.
+    pub fn with<T>(&self, act: impl FnOnce(&mut ApiServer) -> T) -> T {
+        self.server.with(act)
+    }
+}
+
+impl Drop for Unbound {
+    fn drop(&mut self) {
+        self.controllers.abort();
+    }
 }
 
 impl Cluster {
@@ -97,11 +196,7 @@ impl Cluster {
             Transport::Plain => None,
             Transport::Tls => Some(TlsAcceptor::from(Arc::clone(&identity()?.config))),
         };
-        let server = Shared {
-            server: Arc::new(Mutex::new(server)),
-            work: Arc::new(Notify::new()),
-            sent: Arc::default(),
-        };
+        let server = Shared::new(server, Arc::new(Timestamp::now));
         let tasks = [
             tokio::spawn(accept(listener, acceptor, server.clone())),
             tokio::spawn(run_controllers(server.clone())),
@@ -165,9 +260,7 @@ impl Cluster {
 
     /// Does something with the server itself: faults, changes behind the back of watches, questions.
     pub fn with<T>(&self, act: impl FnOnce(&mut ApiServer) -> T) -> T {
-        let result = act(&mut self.server.server.lock());
-        self.server.work.notify_one();
-        result
+        self.server.with(act)
     }
 }
 
@@ -225,21 +318,28 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, server: Sh
 async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, server: Shared) {
     // Small events must not wait for more of them.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| answer(server.clone(), request));
+    match acceptor {
+        None => speak(stream, server, None).await,
+        Some(acceptor) => match acceptor.accept(stream).await {
+            Ok(stream) => speak(stream, server, None).await,
+            Err(error) => tracing::debug!(%error, "no TLS"),
+        },
+    }
+}
+
+/// HTTP over a connection, to its end.
+async fn speak<S>(stream: S, server: Shared, witness: Option<Arc<dyn Witness>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| answer(server.clone(), witness.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX);
-    let ended = match acceptor {
-        None => builder.serve_connection(TokioIo::new(stream), service).await,
-        Some(acceptor) => match acceptor.accept(stream).await {
-            Ok(stream) => builder.serve_connection(TokioIo::new(stream), service).await,
-            Err(error) => return tracing::debug!(%error, "no TLS"),
-        },
-    };
-    if let Err(error) = ended {
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!(%error, "a connection has ended");
     }
 }
@@ -247,6 +347,7 @@ async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, server: Sh
 /// Answers one request. An error breaks the connection, which is what a fault may ask for.
 async fn answer(
     shared: Shared,
+    witness: Option<Arc<dyn Witness>>,
     request: http::Request<Incoming>,
 ) -> Result<http::Response<Body>, std::io::Error> {
     let (head, body) = request.into_parts();
@@ -260,19 +361,32 @@ async fn answer(
         }
     };
     let request = http::Request::from_parts(head, body);
-    let delay = shared.server.lock().delay(&request);
+    let fate = witness
+        .as_ref()
+        .map_or(Fate::GOOD, |witness| witness.arrived(&request));
+    let delay = fate.delay + shared.server.lock().delay(&request);
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
-    let (answer, work) = {
+    let (answer, work) = if fate.handled {
         let mut server = shared.server.lock();
-        let now = Timestamp::now();
+        let now = (shared.now)();
         let answer = server.handle(&request, now);
+        if let Some(witness) = &witness {
+            witness.handled(&request, fate, &answer);
+        }
         (answer, server.has_work(now))
+    } else {
+        (Answer::Broken, false)
     };
     if work {
         shared.work.notify_one();
     }
+    let answer = match fate.reply {
+        Reply::Answer => answer,
+        Reply::Broken => Answer::Broken,
+        Reply::Nothing => return std::future::pending().await,
+    };
     match answer {
         Answer::Document(mut response) => {
             if response.body().len() >= GZIP_FROM && takes_gzip(request.headers()) {
@@ -346,7 +460,7 @@ impl Stream for WatchStream {
                 self.shared.sent.fetch_add(data.len() as u64, Ordering::Relaxed);
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            let now = Timestamp::now();
+            let now = (self.shared.now)();
             {
                 let this = &mut *self;
                 let mut server = this.shared.server.lock();
@@ -390,7 +504,7 @@ async fn run_controllers(shared: Shared) {
     loop {
         let (again, due) = {
             let mut server = shared.server.lock();
-            let now = Timestamp::now();
+            let now = (shared.now)();
             server.advance(now);
             (server.has_work(now), server.next_due())
         };
@@ -400,7 +514,7 @@ async fn run_controllers(shared: Shared) {
             continue;
         }
         let wait = due.map_or(SLEEP_MAX, |due| {
-            Duration::try_from(due.duration_since(Timestamp::now()))
+            Duration::try_from(due.duration_since((shared.now)()))
                 .unwrap_or_default()
                 .min(SLEEP_MAX)
         });
