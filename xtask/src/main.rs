@@ -40,6 +40,9 @@ enum Command {
     Tools,
     /// The shards' protocol in virtual time with everything going wrong, so many seeds of it.
     Simulate {
+        /// Whole controllers instead of the protocol alone.
+        #[arg(long)]
+        whole: bool,
         /// Arguments for the simulation, such as `--seeds 1000`, or `--first 17 --seeds 1` to repeat one.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -71,7 +74,8 @@ fn main() -> Result<()> {
         Command::Test => test::run(),
         Command::Ci => check::run(),
         Command::Tools => go::build_all(),
-        Command::Simulate { args } => released("argosy-shard-simulation", &args),
+        Command::Simulate { whole: false, args } => released("argosy-shard-simulation", &args),
+        Command::Simulate { whole: true, args } => released("argosy-whole", &args),
         Command::Model { args } => released("argosy-shard-model", &args),
         Command::Guards => guards::run(),
         Command::Tidy => tidy::run(),
