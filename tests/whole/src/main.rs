@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
+use argosy_runtime::args::{Format, Log};
 use argosy_whole::{Plan, run};
 use clap::Parser;
 
@@ -26,6 +27,9 @@ struct Args {
     /// Target clusters.
     #[arg(long, default_value_t = Plan::default().targets)]
     targets: usize,
+    /// Log what happens, by a filter such as `info,argosy_whole=debug`; `argosy_whole` tells of writes and faults in virtual time.
+    #[arg(long)]
+    log: Option<String>,
     /// Run this seed alone, here.
     #[arg(long, hide = true)]
     only: Option<u64>,
@@ -40,6 +44,13 @@ fn main() -> Result<ExitCode> {
 }
 
 fn only(seed: u64, args: &Args) -> Result<ExitCode> {
+    if let Some(filter) = &args.log {
+        let log = Log {
+            format: Some(Format::Text),
+            level: Some(filter.clone()),
+        };
+        argosy_runtime::log::init(&log, "SIMULATION")?;
+    }
     let plan = Plan {
         pods: args.pods,
         targets: args.targets,
@@ -75,6 +86,7 @@ fn all(args: &Args) -> Result<ExitCode> {
             .arg(format!("--chaos={}", args.chaos))
             .arg(format!("--pods={}", args.pods))
             .arg(format!("--targets={}", args.targets))
+            .args(args.log.iter().map(|filter| format!("--log={filter}")))
             .stderr(std::process::Stdio::inherit())
             .output()
             .context("run a seed")?;

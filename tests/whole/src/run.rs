@@ -51,7 +51,7 @@ const REST: Duration = Duration::from_secs(40);
 /// The Application of a target that is away is Unknown within so long.
 const UNKNOWN: Duration = Duration::from_secs(75);
 /// The time between two faults, in milliseconds.
-const PAUSE: std::ops::Range<u64> = 1_000..9_000;
+const PAUSE: std::ops::Range<u64> = 500..7_000;
 
 /// Runs a seed.
 ///
@@ -115,7 +115,7 @@ fn fault(world: &mut World) -> Option<Mend> {
     let server = world.chance.bool().then_some(target);
     let pause = Duration::from_millis(world.chance.u64(500..50_000));
     let process = world.pods[pod].process;
-    let (what, mend) = match world.chance.u32(..12) {
+    let (what, mend) = match world.chance.u32(..15) {
         0 => {
             let (lost, new_pod) = (world.chance.bool(), world.chance.bool());
             world.kill(pod, lost, new_pod, pause / 5);
@@ -137,27 +137,27 @@ fn fault(world: &mut World) -> Option<Mend> {
             world.tell_to_end(pod);
             ("told to end", None)
         }
-        5 | 6 => {
+        5..=9 => {
             world.git.commit();
             ("Git has a commit", None)
         }
-        7 => {
+        10 => {
             let changes = world.chance.u64(1..8);
             let verb = ["get", "list"][world.chance.usize(..2)];
             rule(world, server, verb, 40, Fault::Stale { changes });
             ("reads of the past", Some(Mend::Server(server)))
         }
-        8 => {
+        11 => {
             let (events, torn) = (world.chance.u64(..5), world.chance.bool());
             rule(world, server, "watch", 60, Fault::CutWatch { events, torn });
             ("watches are cut", Some(Mend::Server(server)))
         }
-        9 => {
+        12 => {
             let events = world.chance.u64(..5);
             rule(world, server, "watch", 30, Fault::SilenceWatch { events });
             ("watches fall silent", Some(Mend::Server(server)))
         }
-        10 => {
+        13 => {
             world.server(server).with(|server| server.compact());
             ("history is forgotten", None)
         }
@@ -167,6 +167,8 @@ fn fault(world: &mut World) -> Option<Mend> {
             ("requests are refused", Some(Mend::Server(server)))
         }
     };
+    let at = world.now;
+    tracing::debug!(?at, pod, target, server, ?pause, what, "a fault");
     *world.dice.lock().met.entry(("what else", what)).or_default() += 1;
     mend
 }

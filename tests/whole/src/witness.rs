@@ -15,8 +15,11 @@ use crate::network::{Network, ProcessId};
 
 /// What is on its way for longer than this is later than leases allow for.
 const LATE: Duration = Duration::from_secs(4);
-/// Of so many writes one goes wrong.
-const RARITY: u32 = 24;
+/// Of so many writes one goes wrong; of renewals, of which there are many more, fewer.
+const RARITY: u32 = 7;
+const RARITY_OF_LEASES: u32 = 30;
+
+const LEASE: &str = "a lease";
 
 /// What is to be done with a process once the servers have had their turn.
 pub(crate) enum Command {
@@ -56,7 +59,8 @@ impl Dice {
 
     /// What befalls a write of a process.
     fn throw(&mut self, process: ProcessId, kind: &'static str) -> Fate {
-        let wrong = self.on && self.chance.u32(..RARITY) == 0;
+        let rarity = if kind == LEASE { RARITY_OF_LEASES } else { RARITY };
+        let wrong = self.on && self.chance.u32(..rarity) == 0;
         let (name, fate) = if wrong {
             self.fate(process)
         } else {
@@ -149,10 +153,18 @@ impl Witness for Look {
         let (Some(write), Answer::Document(response)) = (Write::of(request), answer) else {
             return;
         };
+        let (at, code) = (self.network.now(), response.status().as_u16());
+        let place = self.target.map_or(-1, |target| target as i64);
+        let (process, method, name) = (self.from, write.method.as_str(), write.name);
+        tracing::debug!(?at, process, target = place, method, plural = write.plural, name, code, delay = ?fate.delay, reply = ?fate.reply, "a write");
         if !response.status().is_success() {
             return;
         }
         let object: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+        if write.plural == "applications" {
+            let status = &object["status"];
+            tracing::debug!(sync = %status["sync"], health = %status["health"]["status"], operation = %status["operationState"]["phase"], epoch = %object["metadata"]["annotations"], "an Application");
+        }
         let late = fate.delay > LATE;
         self.checker
             .lock()
@@ -162,7 +174,7 @@ impl Witness for Look {
 
 fn kind(target: Option<usize>, write: &Write<'_>) -> &'static str {
     match (target, write.plural) {
-        (None, "leases") => "a lease",
+        (None, "leases") => LEASE,
         (None, "applications") => "an Application",
         (None, _) => "an Event",
         (Some(_), "jobs") if *write.method == Method::POST => "a hook's creation",

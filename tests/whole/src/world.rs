@@ -429,6 +429,7 @@ impl World {
             host,
         });
         pod.process = process;
+        tracing::debug!(at = ?self.now, pod = nth, process, name = pod.name, "a process starts");
         pod.state = State::Runs;
         pod.lives += 1;
         Ok(())
@@ -461,6 +462,7 @@ impl World {
         if pod.running.take().is_none() {
             return;
         }
+        tracing::debug!(?now, pod = nth, lost, new_pod, ?pause, "a process is killed");
         self.network.ended(pod.process, lost);
         self.checker.lock().dead.insert(pod.process);
         pod.state = State::Down(now + pause);
