@@ -292,16 +292,33 @@ impl ApiServer {
         object: Option<&Value>,
     ) {
         let key = key(namespace, name);
-        let content = object.map(|object| {
-            move |version: u64| {
-                let mut object = object.clone();
-                bare_head(&mut object);
-                object["metadata"]["resourceVersion"] = version.to_string().into();
-                Content::of(&object)
-            }
-        });
+        let content = object.map(|object| move |version: u64| content_of(object, version));
         self.store
             .alter_silently(&GroupResource::new(group, plural), &key, content);
+    }
+
+    /// Changes (or with `None` removes) an object, and the watches that are open do not hear of it. It is in the history: a watch
+    /// that begins later, from before it, tells it.
+    pub fn alter_unheard(
+        &mut self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+        object: Option<&Value>,
+    ) {
+        let resource = GroupResource::new(group, plural);
+        let key = Key::from(key(namespace, name));
+        let version = self.store.next_version();
+        match (object, self.store.get(&resource, &key)) {
+            (Some(object), _) => self.store.put(&resource, key, content_of(object, version)),
+            (None, Some(last)) => {
+                let last = content_of(&last.content.value(), version);
+                self.store.remove(&resource, &key, last);
+            }
+            (None, None) => return,
+        }
+        self.store.leave_unheard(&resource);
     }
 
     /// Puts an object of a population in place without history. Kinds of CustomResourceDefinitions must be served already.
@@ -441,6 +458,13 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
     } else {
         format!("{namespace}/{name}")
     }
+}
+
+fn content_of(object: &Value, version: u64) -> Content {
+    let mut object = object.clone();
+    bare_head(&mut object);
+    object["metadata"]["resourceVersion"] = version.to_string().into();
+    Content::of(&object)
 }
 
 /// Takes `apiVersion` and `kind` off, as objects are stored.

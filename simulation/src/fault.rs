@@ -45,6 +45,8 @@ pub enum Fault {
         /// Events until then.
         events: u64,
     },
+    /// A watch tells nothing more, but goes on to say that it is where it began: the server's cache no longer follows its store.
+    StallWatch,
     /// A read answers with the state of so many changes ago, if that is still remembered.
     Stale {
         /// How many changes.
@@ -105,7 +107,10 @@ impl Faults {
     /// What befalls a watch that begins with this request.
     pub(crate) fn of_watch(&mut self, request: &Request) -> Option<Fault> {
         self.take(request, |fault| {
-            matches!(fault, Fault::CutWatch { .. } | Fault::SilenceWatch { .. })
+            matches!(
+                fault,
+                Fault::CutWatch { .. } | Fault::SilenceWatch { .. } | Fault::StallWatch
+            )
         })
     }
 

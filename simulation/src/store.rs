@@ -85,6 +85,8 @@ pub(crate) struct Change {
     /// The object after the change; of a deletion its last state with the version of the deletion.
     pub(crate) content: Content,
     pub(crate) before: Option<Entry>,
+    /// The watches that were open then are not told.
+    pub(crate) unheard: bool,
 }
 
 /// All objects of one kind.
@@ -160,6 +162,7 @@ impl Store {
                 key,
                 content,
                 before,
+                unheard: false,
             },
             history_max,
         );
@@ -178,8 +181,16 @@ impl Store {
             key: key.clone(),
             content: last,
             before,
+            unheard: false,
         };
         table.record(change, history_max);
+    }
+
+    /// Has the watches that are open now not hear of the last change of a kind. Those that begin later, from before it, do.
+    pub(crate) fn leave_unheard(&mut self, resource: &GroupResource) {
+        if let Some(change) = self.table_mut(resource).log.back_mut() {
+            change.unheard = true;
+        }
     }
 
     /// Puts objects in place as if they had always been there: without a trace in the history.

@@ -21,6 +21,8 @@ use crate::{convert, read, table};
 
 /// Events handed out at once.
 const BATCH: usize = 128;
+/// So long before its end a watch says how far it is, as a kube-apiserver does it.
+const LAST_BOOKMARK: SignedDuration = SignedDuration::from_secs(2);
 
 /// The state of one watch.
 pub struct Watch {
@@ -29,6 +31,8 @@ pub struct Watch {
     prefix: String,
     selector: Selector,
     form: Form,
+    /// The server's version when it began.
+    begun: u64,
     /// Everything up to this version was told.
     seen: u64,
     /// What existed when the watch began and is yet to be told.
@@ -70,12 +74,14 @@ impl Watch {
         let seconds = query.number("timeoutSeconds").filter(|seconds| *seconds > 0);
         // A kube-apiserver ends watches after 30 to 60 minutes by itself.
         let seconds = seconds.unwrap_or_else(|| 1800 + server.random.u64(..1800));
+        let ends = scope.now + seconds_of(seconds);
         Self {
             resource: scope.resource(),
             version: scope.place.version.clone(),
             prefix,
             selector,
             form,
+            begun: current,
             seen: if with_initial {
                 current
             } else {
@@ -84,8 +90,8 @@ impl Watch {
             initial,
             mark_end: streamed_list && query.flag("allowWatchBookmarks"),
             bookmarks: query.flag("allowWatchBookmarks"),
-            next_bookmark: scope.now + seconds_of(u64::from(server.options.bookmark_seconds)),
-            ends: scope.now + seconds_of(seconds),
+            next_bookmark: next_bookmark(server, scope.now, ends),
+            ends,
             over: false,
             first_table: true,
             told: 0,
@@ -121,6 +127,13 @@ impl Watch {
     }
 }
 
+/// Bookmarks come in turn, and one soon before the end.
+fn next_bookmark(server: &ApiServer, now: Timestamp, ends: Timestamp) -> Timestamp {
+    let next = now + seconds_of(u64::from(server.options.bookmark_seconds));
+    let last = ends - LAST_BOOKMARK;
+    if last > now { next.min(last) } else { next }
+}
+
 fn seconds_of(seconds: u64) -> SignedDuration {
     SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX / 2).min(1 << 31))
 }
@@ -128,6 +141,9 @@ fn seconds_of(seconds: u64) -> SignedDuration {
 impl ApiServer {
     /// The next lines of a watch, each one event; none if nothing is to be said now. `Watch::is_over` then tells whether it has ended.
     pub fn next_events(&mut self, watch: &mut Watch, now: Timestamp) -> Vec<Bytes> {
+        if watch.fault == Some(Fault::StallWatch) {
+            return self.stalled_events(watch, now);
+        }
         let told = watch.told;
         let lines = self.true_events(watch, now);
         match watch.fault {
@@ -147,6 +163,18 @@ impl ApiServer {
             }
             _ => lines,
         }
+    }
+
+    /// Where the watch began, again and again.
+    fn stalled_events(&mut self, watch: &mut Watch, now: Timestamp) -> Vec<Bytes> {
+        watch.over |= now >= watch.ends;
+        if watch.over || !watch.bookmarks || now < watch.next_bookmark {
+            return Vec::new();
+        }
+        watch.next_bookmark = next_bookmark(self, now, watch.ends);
+        let kind = self.registry.get(&watch.resource);
+        let bookmark = kind.map(|kind| Teller { kind, now }.bookmark(watch, watch.seen, false));
+        bookmark.into_iter().collect()
     }
 
     fn true_events(&mut self, watch: &mut Watch, now: Timestamp) -> Vec<Bytes> {
@@ -193,7 +221,8 @@ impl ApiServer {
             Some((Some(changes), _)) => {
                 for change in changes.take(BATCH) {
                     watch.seen = change.version;
-                    if change.key.starts_with(&watch.prefix) {
+                    let unheard = change.unheard && change.version > watch.begun;
+                    if change.key.starts_with(&watch.prefix) && !unheard {
                         lines.extend(teller.change(watch, change));
                     }
                 }
@@ -216,7 +245,7 @@ impl ApiServer {
                 watch.seen = watch.seen.max(self.store.version());
             }
             lines.push(teller.bookmark(watch, watch.seen, false));
-            watch.next_bookmark = now + seconds_of(u64::from(self.options.bookmark_seconds));
+            watch.next_bookmark = next_bookmark(self, now, watch.ends);
         }
         watch.told += lines.len() as u64;
         lines

@@ -133,3 +133,62 @@ fn a_change_behind_the_watch_is_seen_by_reads_alone() {
     assert!(direct.events(&mut watch).is_empty());
     assert_eq!(direct.call("GET", &format!("{MAPS}/b"), &Value::Null).0, 404);
 }
+
+#[test]
+fn a_change_that_open_watches_do_not_hear_of_is_told_to_later_ones() {
+    let mut direct = direct();
+    let from = direct.server.resource_version();
+    let begin = |direct: &mut Direct| {
+        direct.watch(&format!(
+            "{MAPS}?watch=true&allowWatchBookmarks=true&resourceVersion={from}"
+        ))
+    };
+    let mut open = begin(&mut direct);
+    assert!(direct.events(&mut open).is_empty());
+    let (_, mut map) = direct.call("GET", &format!("{MAPS}/b"), &Value::Null);
+    map["data"] = json!({"unheard": "of"});
+    direct
+        .server
+        .alter_unheard("", "configmaps", "default", "b", Some(&map));
+    direct
+        .server
+        .alter_unheard("", "configmaps", "default", "c", None);
+    assert!(direct.events(&mut open).is_empty());
+    let mut later = begin(&mut direct);
+    assert_eq!(direct.events(&mut later), ["MODIFIED b", "DELETED c"]);
+    // It believes to be as far as the other.
+    direct.pass(61);
+    let told = |direct: &mut Direct, watch: &mut argosy_simulation::Watch| {
+        direct.lines(watch)[0]["object"]["metadata"]["resourceVersion"].clone()
+    };
+    assert_eq!(told(&mut direct, &mut open), told(&mut direct, &mut later));
+    assert_eq!(
+        direct.call("GET", &format!("{MAPS}/b"), &Value::Null).1["data"],
+        json!({"unheard": "of"})
+    );
+}
+
+#[test]
+fn a_watch_that_has_stalled_stays_where_it_began_while_reads_go_on() {
+    let mut direct = direct();
+    let from = direct.server.resource_version();
+    direct.server.faults().add(rule("watch", Fault::StallWatch, 1));
+    let target =
+        format!("{MAPS}?watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds=300");
+    let mut watch = direct.watch(&target);
+    direct.call("DELETE", &format!("{MAPS}/a"), &Value::Null);
+    assert!(direct.lines(&mut watch).is_empty());
+    for _ in 0..2 {
+        direct.pass(61);
+        let lines = direct.lines(&mut watch);
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["type"], "BOOKMARK");
+        assert_eq!(
+            lines[0]["object"]["metadata"]["resourceVersion"],
+            from.to_string().as_str()
+        );
+    }
+    assert_eq!(direct.call("GET", &format!("{MAPS}/a"), &Value::Null).0, 404);
+    direct.pass(200);
+    assert!(direct.lines(&mut watch).is_empty() && watch.is_over());
+}
