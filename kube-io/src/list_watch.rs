@@ -18,34 +18,34 @@
 //! it has shown that it sends bookmarks; otherwise the server ends it after [`Options::watch_time`] at most. If the
 //! resumed one is silent too, that is a failure, and the kind counts as followed again only when something comes.
 //!
-//! Nor is the server trusted never to lose a change: between two watches the number of objects is asked for now and then
-//! ([`Event::Audit`]), which costs one object; and more rarely the metadata of all of them ([`Event::Seen`]), whose versions
-//! tell also which objects have changed.
+//! Nor is the server trusted never to lose a change, nor its cache to keep up: [`audit`] says which looks there are. What they
+//! find is handed on ([`Event::Seen`], [`Event::Audit`]); whoever keeps the objects compares, and asks for a list
+//! ([`ListWatch::relist`]) where something was missed.
+
+mod audit;
+mod lines;
 
 use std::ops::Range;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use bytes::Bytes;
+use futures::StreamExt as _;
 use tokio::time::Instant;
 
 use crate::budget::{Budget, Share};
-use crate::client::{BodyStream, Call, Client, WatchSlot};
+use crate::client::{Call, Client};
 use crate::discovery::ApiResource;
-use crate::error::{Error, Status};
+use crate::error::Error;
 use crate::target::{PAGE_LEN, PageReader, Selection, described};
+use audit::{Again, Audit, Ladder, Look, Step};
+use lines::{Change, Kind, Stream, open, refused};
 
 /// The longest pause inside an initial list.
 const LIST_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A line of a watch holds one object.
-const LINE_LEN_MAX: usize = 32 << 20;
 /// A stream that lived so long was good: waits start over.
 const GOOD_AGE: Duration = Duration::from_secs(10);
 /// A version that is forgotten so often in a row, just after the list that gave it, is a failure.
 const EXPIRIES_MAX: u32 = 5;
-/// Lists without spec and status. They still tell every version.
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 /// After an outage the streams of one server come back spread over this time.
 const COMEBACK_SPREAD: Duration = Duration::from_secs(1);
 
@@ -63,12 +63,14 @@ pub struct Options {
     /// The longest silence of a stream that sends bookmarks (API servers send one a minute).
     pub silence_max: Duration,
     /// How many seconds the server is asked to keep a watch; by chance within the range, so that streams do not end
-    /// together.
+    /// together. At its end the objects are counted, so with [`Options::stale_max`] this bounds how late it is known that a
+    /// change was missed.
     pub watch_time: Range<u64>,
-    /// The least time between two counts of the objects. They happen when a watch ends, so the longest time is this and
-    /// that of a watch.
+    /// The least time between two counts of the objects.
     pub audit_pause: Duration,
-    /// The time between two looks at the versions of all objects, which take the place of a count; a tenth more or less by
+    /// How long a watch may take to get to the version of a count. API servers say once a minute how far they are.
+    pub stale_max: Duration,
+    /// The time between two looks at the metadata of all objects, which take the place of a count; a tenth more or less by
     /// chance, so that kinds and clusters take turns. Servers compress these pages: a hundred bytes or two an object.
     pub versions_pause: Duration,
     /// Waits after failures: from the first to the last, doubling.
@@ -85,9 +87,10 @@ impl Default for Options {
             page_len: PAGE_LEN,
             answer_max: Duration::from_secs(30),
             silence_max: Duration::from_secs(150),
-            watch_time: 300..540,
+            watch_time: 240..400,
             audit_pause: Duration::from_secs(60),
-            versions_pause: Duration::from_secs(3600),
+            stale_max: Duration::from_secs(120),
+            versions_pause: Duration::from_secs(6 * 3600),
             wait_min: Duration::from_millis(500),
             wait_max: Duration::from_secs(60),
         }
@@ -119,16 +122,18 @@ pub enum Event {
         /// Everything up to this version has been told.
         resource_version: String,
     },
-    /// Metadata of an object that is there. The [`Event::Audit`] that follows says at which version; if none follows, the look
-    /// was broken off.
+    /// An object that was there, or went, at the version that these bytes tell; of its fields there may be only the metadata.
+    /// The next [`Event::Audit`] says when that can be compared with what is known.
     Seen(Bytes),
-    /// How many objects there were at a version. Events follow from an earlier version on, so it can be compared with
-    /// what is known as soon as an event of a later version comes, or [`Event::Progress`] up to it.
+    /// What a look at the server has told.
     Audit {
-        /// The version that the count is true for.
+        /// The version that it is true for.
         resource_version: String,
-        /// Objects of the selection.
-        count: u64,
+        /// Objects of the selection, if they were counted.
+        count: Option<u64>,
+        /// It can be compared with what is known now: everything up to this version has been told, or will not be. Otherwise
+        /// that is so before an event of a later version, or when [`Event::Progress`] gets to it.
+        due: bool,
     },
     /// The last step did not work. It is tried again after a wait; what was known stays the last known.
     Failed(Error),
@@ -150,9 +155,9 @@ pub struct ListWatch {
     /// The last watch fell silent, and nothing has come since.
     silent: bool,
     listed: Option<Instant>,
-    audited: Instant,
-    /// When all versions are looked at next.
-    versions_due: Instant,
+    ladder: Ladder,
+    /// Changes that are being told once more.
+    again: Option<Again>,
     failures: u32,
     queue: std::collections::VecDeque<Event>,
 }
@@ -168,35 +173,17 @@ enum State {
     Initial { stream: Stream, permit: Share },
     /// Following changes.
     Watching(Stream),
-    /// Count the objects before the next watch.
+    /// Look at the objects before the next watch.
     Audit(Audit),
     /// Before the next try.
     Waiting { until: Instant, unreachable: bool },
-}
-
-/// A count of the objects that is under way.
-#[derive(Default)]
-struct Audit {
-    /// Their versions are looked at, too.
-    versions: bool,
-    token: Option<String>,
-    count: u64,
-}
-
-struct Stream {
-    body: BodyStream,
-    lines: Lines,
-    _slot: WatchSlot,
-    started: Instant,
-    bookmarks: bool,
 }
 
 impl ListWatch {
     /// Follows `resource`. Lists wait for their bytes of `budget`, which all kinds and clusters share.
     pub fn new(client: Client, resource: ApiResource, options: Options, budget: Budget) -> Self {
         let streaming = options.streaming;
-        // Not all kinds of all clusters at once after a start.
-        let versions_due = Instant::now() + options.versions_pause.mul_f64(0.1 + fastrand::f64());
+        let ladder = Ladder::new(&options, Instant::now());
         ListWatch {
             client,
             resource,
@@ -208,8 +195,8 @@ impl ListWatch {
             pages_next: false,
             silent: false,
             listed: None,
-            audited: Instant::now(),
-            versions_due,
+            ladder,
+            again: None,
             failures: 0,
             queue: std::collections::VecDeque::new(),
         }
@@ -220,9 +207,11 @@ impl ListWatch {
         &self.resource
     }
 
-    /// Forgets the version, so that the next step is a full list.
+    /// Forgets the version, so that the next step is a full list: in pages, as what the server streams comes out of the same
+    /// cache as the watch.
     pub fn relist(&mut self) {
         self.version = None;
+        self.pages_next = true;
         self.queue.clear();
         self.state = State::Next;
     }
@@ -246,7 +235,7 @@ impl ListWatch {
                     Ok(())
                 }
                 State::Waiting { until, unreachable } => {
-                    tokio::time::sleep_until(until.into()).await;
+                    tokio::time::sleep_until(until).await;
                     if unreachable {
                         self.client.wait_until_reachable(COMEBACK_SPREAD).await;
                     }
@@ -262,6 +251,8 @@ impl ListWatch {
     /// Begins a full list.
     async fn list(&mut self) -> Result<(), Error> {
         let permit = self.budget.list().await;
+        self.ladder.listed();
+        self.again = None;
         if self.streaming && !std::mem::take(&mut self.pages_next) {
             match open(self.client.clone(), self.opening(None)).await {
                 Ok(stream) => {
@@ -378,7 +369,7 @@ impl ListWatch {
             Kind::Deleted => self.queue.push_back(Event::Deleted(change.object)),
             Kind::Error => {
                 self.pages_next = true;
-                return Err(self.refused(&change.object));
+                return Err(refused(self.what("watch"), &change.object));
             }
         }
         self.state = State::Initial { stream, permit };
@@ -405,15 +396,30 @@ impl ListWatch {
         } else {
             Duration::from_secs(self.options.watch_time.end + 30)
         };
-        let line = match stream.line(&what, silence).await {
+        let line = tokio::select! {
+            // A watch that has something to say is not stale.
+            biased;
+            line = stream.line(&what, silence) => line,
+            change = next_again(&mut self.again) => {
+                self.state = State::Watching(stream);
+                self.told_again(change);
+                return Ok(());
+            }
+            () = at(self.ladder.stale_at()) => {
+                // It may have missed everything, or its server has nothing to say. The objects tell which.
+                self.audit_begins(Look::Versions, true);
+                return Ok(());
+            }
+        };
+        let line = match line {
             Ok(Some(line)) => line,
             // The orderly end. A server that ends streams at once must not be asked in circles.
             Ok(None) => {
                 let good = GOOD_AGE.min(Duration::from_secs(self.options.watch_time.start));
                 if stream.started.elapsed() >= good {
                     self.failures = 0;
-                    if self.audited.elapsed() >= self.options.audit_pause {
-                        self.state = State::Audit(self.audit_due());
+                    if let Some(look) = self.ladder.between_watches(Instant::now()) {
+                        self.audit_begins(look, false);
                     }
                 } else {
                     self.failures += 1;
@@ -441,7 +447,7 @@ impl ListWatch {
         }
         let change = Change::read(&what, &line, true)?;
         match change.kind {
-            Kind::Error => return Err(self.refused(&change.object)),
+            Kind::Error => return Err(refused(what, &change.object)),
             Kind::Bookmark => {
                 stream.bookmarks = true;
                 self.queue.push_back(Event::Progress {
@@ -452,82 +458,118 @@ impl ListWatch {
             Kind::Deleted => self.queue.push_back(Event::Deleted(change.object)),
         }
         if !change.version.is_empty() {
+            self.ladder.told(&change.version, change.kind != Kind::Bookmark);
             self.version = Some(change.version);
         }
+        self.tell_again_if_due();
         self.failures = 0;
         self.state = State::Watching(stream);
         Ok(())
     }
 
-    /// What to ask for this time.
-    fn audit_due(&mut self) -> Audit {
-        let now = Instant::now();
-        self.audited = now;
-        let versions = now >= self.versions_due;
-        if versions {
-            self.versions_due = now + self.options.versions_pause.mul_f64(0.9 + fastrand::f64() / 5.0);
-        }
-        Audit {
-            versions,
-            ..Audit::default()
-        }
+    fn audit_begins(&mut self, look: Look, stale: bool) {
+        self.ladder.begins(look, Instant::now());
+        self.state = State::Audit(Audit::of(look, stale));
     }
 
     /// Counts the objects, or reads a page of their metadata. A server that cannot say, or an error, is no finding: the watch
     /// goes on.
     async fn audit(&mut self, audit: Audit) {
-        match self.counted(audit).await {
-            Ok(Some(audit)) => self.state = State::Audit(audit),
-            Ok(None) => {}
+        let stale = audit.stale;
+        let queue = &mut self.queue;
+        let seen = |item| queue.push_back(Event::Seen(item));
+        match audit::look(&self.client, &self.resource, &self.options, audit, seen).await {
+            Ok(Step::More(audit)) => self.state = State::Audit(audit),
+            Ok(Step::Counted { at, count }) => {
+                if !stale {
+                    let told = self.version.clone().unwrap_or_default();
+                    let from = self.ladder.looked(&at, &told, Instant::now());
+                    self.tell_again(from, at.clone());
+                }
+                self.queue.push_back(Event::Audit {
+                    due: stale || self.is_told(&at),
+                    resource_version: at,
+                    count,
+                });
+            }
             Err(error) => {
                 tracing::debug!(server = self.client.server(), kind = self.resource.kind, error = %error, "objects cannot be counted");
             }
         }
     }
 
-    /// The rest of the count, if there is one.
-    async fn counted(&mut self, mut audit: Audit) -> Result<Option<Audit>, Error> {
-        let mut call = Call::get(
-            self.what("count"),
-            self.resource.path(&self.options.selection.namespace, "", ""),
-        );
-        call.timeout = self.options.answer_max;
-        self.options.selection.query(&mut call.query);
-        let mut len = 1;
-        if audit.versions {
-            call.accept = Some(METADATA);
-            len = self.options.page_len;
+    /// Whether everything up to this version has been told.
+    fn is_told(&self, version: &str) -> bool {
+        let told = self.version.as_deref().unwrap_or_default();
+        told == version
+            || number(told)
+                .zip(number(version))
+                .is_some_and(|(told, version)| told >= version)
+    }
+
+    /// Where much happens, what was told is told again before the server forgets it.
+    fn tell_again_if_due(&mut self) {
+        if self.again.is_none()
+            && let Some(from) = self.ladder.again_due(Instant::now())
+        {
+            let until = self.version.clone().unwrap_or_default();
+            self.tell_again(Some(from), until);
         }
-        call.query.push(("limit", len.to_string()));
-        if let Some(token) = audit.token.take() {
-            call.query.push(("continue", token));
+    }
+
+    fn tell_again(&mut self, from: Option<String>, until: String) {
+        if let Some(from) = from
+            && self.again.is_none()
+        {
+            self.again = Some(audit::again(
+                &self.client,
+                &self.resource,
+                &self.options,
+                from,
+                until,
+            ));
         }
-        let (_, body) = self.client.stream(&call, None).await?;
-        let mut reader = PageReader::new(call.what, body);
-        let mut take = |item| {
-            audit.count += 1;
-            if audit.versions {
-                self.queue.push_back(Event::Seen(item));
-            }
+    }
+
+    /// Takes over what the second watch tells, or its end.
+    fn told_again(&mut self, change: Option<Result<Change, Error>>) {
+        let Some(mut again) = self.again.take() else {
+            return;
         };
-        while !reader.read(LIST_PAUSE_MAX, &mut take).await? {}
-        let page = reader.finish()?;
-        let rest = match page.next {
-            Some(token) if audit.versions => {
-                audit.token = Some(token);
-                return Ok(Some(audit));
+        let now = Instant::now();
+        let error = match change {
+            Some(Ok(change)) if change.kind != Kind::Error => {
+                again.told = change.version;
+                if change.kind != Kind::Bookmark {
+                    self.queue.push_back(Event::Seen(change.object));
+                }
+                if !again.is_done() {
+                    self.again = Some(again);
+                    return;
+                }
+                None
             }
-            // With a selector the server does not count the rest.
-            Some(_) => page.remaining,
-            None => Some(0),
+            Some(Ok(change)) => Some(refused(self.what("watch"), &change.object)),
+            Some(Err(error)) => Some(error),
+            None => None,
         };
-        if let Some(rest) = rest {
-            self.queue.push_back(Event::Audit {
-                resource_version: page.resource_version,
-                count: audit.count + rest,
-            });
+        match error {
+            Some(error) if error.gone() => {
+                self.ladder.forgotten(&again.until, now);
+            }
+            error => {
+                if let Some(error) = error {
+                    tracing::debug!(server = self.client.server(), kind = self.resource.kind, error = %error, "changes are not told again to their end");
+                }
+                // What has been told counts; the rest comes the next time.
+                self.ladder.told_again(&again.told, now);
+                self.queue.push_back(Event::Audit {
+                    due: self.is_told(&again.told),
+                    resource_version: again.told,
+                    count: None,
+                });
+            }
         }
-        Ok(None)
     }
 
     /// The call of a watch: from a version, or of a list in the form of a stream.
@@ -554,15 +596,6 @@ impl ListWatch {
         call
     }
 
-    /// An `ERROR` line of a watch.
-    fn refused(&self, object: &[u8]) -> Error {
-        let code = serde_json::from_slice::<Code>(object).map_or(500, |code| code.code);
-        Error::Api {
-            call: self.what("watch"),
-            status: Box::new(Status::read(code, None, object)),
-        }
-    }
-
     /// What a failure means for the next step.
     fn failed(&mut self, error: Error) {
         let fresh = self.listed.is_some_and(|at| at.elapsed() < GOOD_AGE);
@@ -577,6 +610,7 @@ impl ListWatch {
             self.state = State::Next;
             return;
         }
+        self.ladder.broke_off();
         self.failures = self.failures.saturating_add(1);
         if expired && self.failures <= EXPIRIES_MAX {
             // Still nothing is wrong, but a server that forgets so fast must not be asked in circles.
@@ -619,224 +653,21 @@ impl ListWatch {
     }
 }
 
-async fn open(client: Client, call: Call) -> Result<Stream, Error> {
-    let slot = client.watch_slot()?;
-    let (_, body) = client.stream(&call, Some(&slot)).await?;
-    Ok(Stream {
-        body,
-        lines: Lines::default(),
-        _slot: slot,
-        started: Instant::now(),
-        bookmarks: false,
-    })
-}
-
-impl Stream {
-    /// The next line; `None` at the orderly end.
-    async fn line(&mut self, what: &str, silence_max: Duration) -> Result<Option<Bytes>, Error> {
-        loop {
-            if let Some(line) = self.lines.next() {
-                return Ok(Some(line));
-            }
-            let piece = tokio::time::timeout(silence_max, self.body.next())
-                .await
-                .map_err(|_| Error::Timeout {
-                    call: what.to_owned(),
-                    after: silence_max,
-                })?;
-            match piece {
-                Some(piece) => self.lines.push(&piece?).map_err(|message| Error::Answer {
-                    call: what.to_owned(),
-                    message: message.to_owned(),
-                })?,
-                // Bytes after the last line break belong to an event that never came whole.
-                None => return Ok(None),
-            }
-        }
+/// The next change that is told again; never, if none are.
+async fn next_again(again: &mut Option<Again>) -> Option<Result<Change, Error>> {
+    match again {
+        Some(again) => again.changes.next().await,
+        None => std::future::pending().await,
     }
 }
 
-/// Cuts a body into lines.
-#[derive(Default)]
-struct Lines {
-    buffer: BytesMut,
-    /// No line break before this.
-    searched: usize,
-}
-
-impl Lines {
-    fn push(&mut self, piece: &[u8]) -> Result<(), &'static str> {
-        if self.buffer.len() + piece.len() > LINE_LEN_MAX && !piece.contains(&b'\n') {
-            return Err("one event is larger than 32 MiB");
-        }
-        self.buffer.extend_from_slice(piece);
-        Ok(())
-    }
-
-    fn next(&mut self) -> Option<Bytes> {
-        loop {
-            let found = self.buffer[self.searched..]
-                .iter()
-                .position(|byte| *byte == b'\n');
-            let Some(found) = found else {
-                self.searched = self.buffer.len();
-                return None;
-            };
-            let line = self.buffer.split_to(self.searched + found + 1);
-            self.searched = 0;
-            let line = line.freeze();
-            let line = line.slice(..line.len() - 1);
-            if !line.iter().all(u8::is_ascii_whitespace) {
-                return Some(line);
-            }
-        }
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Applied,
-    Deleted,
-    Bookmark,
-    Error,
-}
-
-/// One line of a watch.
-struct Change {
-    kind: Kind,
-    object: Bytes,
-    /// metadata.resourceVersion; empty for errors and if it was not looked for.
-    version: String,
-    /// The bookmark that ends a streamed list.
-    initial_end: bool,
-}
-
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct Code {
-    #[serde(default)]
-    code: u16,
-}
-
-#[derive(Deserialize)]
-struct Peek<'a> {
-    #[serde(borrow)]
-    metadata: PeekMeta<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PeekMeta<'a> {
-    #[serde(borrow, default)]
-    resource_version: &'a str,
-    #[serde(default)]
-    annotations: Option<PeekAnnotations>,
-}
-
-#[derive(Deserialize)]
-struct PeekAnnotations {
-    #[serde(rename = "k8s.io/initial-events-end", default)]
-    initial_end: Option<String>,
-}
-
-impl Change {
-    /// Reads a line. Versions of single objects are looked for only if `versions` (it costs another pass over the object).
-    fn read(what: &str, line: &Bytes, versions: bool) -> Result<Change, Error> {
-        let fail = |error: serde_json::Error| Error::Answer {
-            call: what.to_owned(),
-            message: error.to_string(),
-        };
-        let parsed: Line<'_> = serde_json::from_slice(line).map_err(fail)?;
-        let kind = match parsed.kind {
-            "ADDED" | "MODIFIED" => Kind::Applied,
-            "DELETED" => Kind::Deleted,
-            "BOOKMARK" => Kind::Bookmark,
-            "ERROR" => Kind::Error,
-            other => {
-                return Err(Error::Answer {
-                    call: what.to_owned(),
-                    message: format!("unknown event type {other:?}"),
-                });
-            }
-        };
-        let object = line.slice_ref(parsed.object.get().as_bytes());
-        if kind == Kind::Error || (!versions && kind != Kind::Bookmark) {
-            return Ok(Change {
-                kind,
-                object,
-                version: String::new(),
-                initial_end: false,
-            });
-        }
-        let peek: Peek<'_> = serde_json::from_slice(&object).map_err(fail)?;
-        Ok(Change {
-            kind,
-            version: peek.metadata.resource_version.to_owned(),
-            initial_end: kind == Kind::Bookmark
-                && peek
-                    .metadata
-                    .annotations
-                    .is_some_and(|known| known.initial_end.as_deref() == Some("true")),
-            object,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    fn read(line: &'static str) -> Change {
-        Change::read("watch", &Bytes::from_static(line.as_bytes()), true).unwrap()
-    }
-
-    #[test]
-    fn a_line_gives_the_objects_own_bytes() {
-        let change =
-            read(r#"{"type":"MODIFIED","object":{"metadata":{"resourceVersion":"12","name":"a"},"x":1.0}}"#);
-        assert_eq!(change.kind, Kind::Applied);
-        assert_eq!(change.version, "12");
-        assert_eq!(
-            &change.object[..],
-            br#"{"metadata":{"resourceVersion":"12","name":"a"},"x":1.0}"#
-        );
-    }
-
-    #[test]
-    fn only_the_marked_bookmark_ends_a_streamed_list() {
-        assert!(!read(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"3"}}}"#).initial_end);
-        assert!(
-            read(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"3","annotations":{"k8s.io/initial-events-end":"true"}}}}"#)
-                .initial_end
-        );
-        // An object that carries the annotation is just an object.
-        assert!(
-            !read(r#"{"type":"ADDED","object":{"metadata":{"resourceVersion":"3","annotations":{"k8s.io/initial-events-end":"true"}}}}"#)
-                .initial_end
-        );
-    }
-
-    #[test]
-    fn lines_come_out_whole_however_the_bytes_arrive() {
-        let text = b"{\"a\":1}\n\n  \n{\"b\":2}\n{\"c\"";
-        for piece in 1..text.len() {
-            let mut lines = Lines::default();
-            let mut out = Vec::new();
-            for part in text.chunks(piece) {
-                lines.push(part).unwrap();
-                while let Some(line) = lines.next() {
-                    out.push(line);
-                }
-            }
-            assert_eq!(out, [&b"{\"a\":1}"[..], b"{\"b\":2}"]);
-        }
-    }
+fn number(version: &str) -> Option<u64> {
+    version.parse().ok()
 }

@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use super::Shared;
-use super::writer::{Counted, Message};
+use super::looks::Looks;
+use super::writer::Message;
 
 /// Follows `resource` within `scope` until it is dropped or the writer is gone.
 pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiResource, scope: Scope) {
@@ -22,40 +23,34 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
     let mut events = ListWatch::new(client, resource.clone(), options, shared.lists.clone());
     // An object of the running list could not be read, so the list does not say what is missing.
     let mut torn = None;
-    // A count that waits for the events up to its version, and objects of it that are not known as they are.
-    let mut audit: Option<Counted> = None;
-    let mut unlike = Vec::new();
+    let mut looks = Looks::default();
     loop {
         let event = events.next().await;
-        if let Some(counted) = audit.take_if(|counted| passes(&event, &counted.at)) {
+        let mut missed = false;
+        for looked in looks.due(&event) {
             let (answer, agrees) = oneshot::channel();
-            let message = Message::Audit(scope.clone(), counted, answer);
+            let message = Message::Audit(scope.clone(), looked, answer);
             if shared.inbox.send(message).await.is_err() {
                 return;
             }
-            if agrees.await == Ok(false) {
-                // What is missing is not known: the whole list says it.
-                events.relist();
-                continue;
-            }
+            missed |= agrees.await == Ok(false);
+        }
+        if missed {
+            // What else was missed is not known: the whole list says it.
+            events.relist();
+            continue;
         }
         let message = match event {
-            Event::Progress { .. } => continue,
+            Event::Progress { .. } | Event::Audit { .. } => continue,
             Event::Seen(bytes) => {
-                unlike.extend(shared.unlike(&bytes, &scope));
-                continue;
-            }
-            Event::Audit {
-                resource_version: at,
-                count,
-            } => {
-                let unlike = std::mem::take(&mut unlike);
-                audit = Some(Counted { at, count, unlike });
+                shared
+                    .unlike(&bytes, &scope)
+                    .into_iter()
+                    .for_each(|seen| looks.unlike(seen));
                 continue;
             }
             Event::ListStart => {
-                (torn, audit) = (None, None);
-                unlike.clear();
+                torn = None;
                 Message::ListStart(scope.clone())
             }
             Event::Listed(bytes) => match shared.read(&bytes, &resource) {
@@ -69,11 +64,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
                 None => Message::ListEnd(scope.clone(), resource_version),
                 Some(error) => Message::Failed(scope.clone(), error),
             },
-            Event::Live => {
-                // Either it is in the count that has come, or the look was broken off.
-                unlike.clear();
-                Message::Live(scope.clone())
-            }
+            Event::Live => Message::Live(scope.clone()),
             Event::Applied(bytes) => match shared.read(&bytes, &resource) {
                 Ok(resource) => Message::Upsert(resource),
                 Err(error) => {
@@ -134,7 +125,7 @@ impl Shared {
         })
     }
 
-    /// The place and version of an object that is there, if it is known in an older version. News of it may be on their way.
+    /// The place and version of an object that was there, if it is known in an older version. News of it may be on their way.
     fn unlike(&self, bytes: &[u8], scope: &Scope) -> Option<(ResourceKey, String)> {
         let seen = Document::read(bytes, |object| {
             let text = |name| object.str_at(&["metadata", name]).unwrap_or_default().to_owned();
@@ -157,19 +148,5 @@ impl Shared {
     pub(crate) fn resource(&self, object: &Value) -> Box<Resource> {
         let rules = self.rules.borrow().clone();
         Box::new(Resource::new(object, (rules.owner)(object, &|| object.clone())))
-    }
-}
-
-/// Whether everything up to this version has been told when `event` is about to be.
-fn passes(event: &Event, version: &str) -> bool {
-    let number = |text: &str| text.parse::<u64>().ok();
-    match event {
-        Event::Progress { resource_version } => number(resource_version) >= number(version),
-        Event::Applied(bytes) | Event::Deleted(bytes) => {
-            let path = ["metadata", "resourceVersion"];
-            let told = Document::read(bytes, |object| object.str_at(&path).and_then(number));
-            told.is_ok_and(|told| told > number(version))
-        }
-        _ => false,
     }
 }

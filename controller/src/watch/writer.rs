@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use argosy_kube_io::Error;
-use argosy_livestate::{Change, ClusterState, Deletion, Event, Resource, Scope, Touched, Update};
+use argosy_livestate::{Change, ClusterState, Deletion, Event, Looked, Resource, Scope, Touched, Update};
 use argosy_object::{Name, ResourceKey};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
@@ -42,9 +42,8 @@ pub(crate) enum Message {
     Upsert(Box<Resource>),
     /// An object went.
     Delete(Deletion),
-    /// The objects have been counted, and everything up to that version has been told. The answer is whether that is what is
-    /// known.
-    Audit(Scope, Counted, oneshot::Sender<bool>),
+    /// A look at the server has told this, and the watch everything up to its version. The answer is whether that is what is known.
+    Audit(Scope, Looked, oneshot::Sender<bool>),
     /// The server is reachable, or not any longer.
     Reachable(bool),
     /// The rules about which Application tracks what have changed.
@@ -53,16 +52,6 @@ pub(crate) enum Message {
     Observe(Box<Resource>, oneshot::Sender<()>),
     /// A read of ours shows that this incarnation is gone.
     ObserveDeleted(ResourceKey, String, oneshot::Sender<()>),
-}
-
-/// What the server holds of a kind.
-pub(crate) struct Counted {
-    /// At this version.
-    pub(crate) at: String,
-    /// So many objects.
-    pub(crate) count: u64,
-    /// Some that were known in older versions then, if all were looked at.
-    pub(crate) unlike: Vec<(ResourceKey, String)>,
 }
 
 /// How far one kind has come.
@@ -164,20 +153,13 @@ impl Writer {
                     }
                 }
             }
-            Message::Audit(scope, counted, answer) => {
-                let known = self.state.count_at(&scope, &counted.at);
-                let snapshot = self.state.snapshot();
-                let behind = counted
-                    .unlike
-                    .iter()
-                    .find(|(key, version)| snapshot.is_behind(key, version));
-                let agrees = behind.is_none() && known.is_none_or(|known| known == counted.count);
-                if !agrees {
+            Message::Audit(scope, looked, answer) => {
+                let missed = self.state.missed(&scope, &looked);
+                if let Some(missed) = &missed {
                     self.shared.mismatches.fetch_add(1, Ordering::Relaxed);
-                    let object = behind.map(|(key, _)| key.to_string());
-                    warn!(cluster = self.shared.server, kind = %scope.kind, known, count = counted.count, object, "live state has missed a change, the kind is listed anew");
+                    warn!(cluster = self.shared.server, kind = %scope.kind, ?missed, count = looked.count, "live state has missed a change, the kind is listed anew");
                 }
-                let _ = answer.send(agrees);
+                let _ = answer.send(missed.is_none());
             }
             Message::Retag => {
                 let owner = self.shared.rules.borrow().owner.clone();

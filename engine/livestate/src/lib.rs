@@ -11,6 +11,7 @@
 //! | [`index`] | sorted sets of rows |
 //! | [`cluster`] | how changes come in, and what they touch |
 //! | [`relist`] | how a full list replaces what was known without a gap |
+//! | [`audit`] | whether what is known is what the server has |
 //! | [`ownership`] | who owns whom, also where no owner reference says so |
 //! | [`placement`] | on which nodes Pods are, and what they ask of them |
 //! | [`snapshot`] | reads |
@@ -18,6 +19,7 @@
 //! Three rules keep readers from acting on the past. A change that is older than what is held is dropped, whatever
 //! connection it came over. So is one of an object that has gone since. And an incomplete list never deletes anything.
 
+pub mod audit;
 pub mod cluster;
 mod index;
 pub mod ownership;
@@ -27,6 +29,7 @@ pub mod resource;
 mod row;
 pub mod snapshot;
 
+pub use audit::{Looked, Missed};
 pub use cluster::{Change, ClusterState, Deletion, Event, Footprint, Touched, Update};
 pub use placement::Asks;
 pub use relist::Scope;

@@ -29,7 +29,7 @@ impl Scope {
         }
     }
 
-    fn covers(&self, row: &Row) -> bool {
+    pub(crate) fn covers(&self, row: &Row) -> bool {
         self.namespace.is_empty() || row.document.is_in(&self.namespace)
     }
 }
@@ -87,26 +87,6 @@ impl ClusterState {
         };
         let vanished: Vec<RowId> = self.view.of_kind(&scope.kind).filter(gone).collect();
         vanished.into_iter().map(|id| self.remove(id)).collect()
-    }
-
-    /// How many objects of the scope are known, to be compared with a count of the server at this version. `None` if
-    /// something newer is known already (an answer to a write of ours), so that the two cannot be compared.
-    pub fn count_at(&self, scope: &Scope, resource_version: &str) -> Option<u64> {
-        if self.expects_deletions(&scope.kind) {
-            return None;
-        }
-        let mut count = 0;
-        for id in self.view.of_kind(&scope.kind) {
-            let row = self.view.row(id);
-            if !scope.covers(row) {
-                continue;
-            }
-            if is_older(resource_version, &row.document.resource_version()) {
-                return None;
-            }
-            count += 1;
-        }
-        Some(count)
     }
 
     /// The list broke off.

@@ -1,6 +1,7 @@
 //! Behaviour of live state as its users see it.
 #![allow(clippy::unwrap_used)]
 
+mod audit;
 mod changes;
 mod model;
 mod ownership;

@@ -124,25 +124,3 @@ fn a_kind_that_is_no_longer_served_goes_with_its_objects() {
     assert_eq!(touched.len(), 3);
     assert_eq!(state.len(), 1);
 }
-
-#[test]
-fn a_count_of_the_server_is_compared_only_with_what_it_counted() {
-    let mut state = ClusterState::new();
-    three(&mut state);
-    assert_eq!(state.count_at(&configs(), "10"), Some(3));
-    let elsewhere = Scope {
-        kind: GroupKind::new("", "ConfigMap"),
-        namespace: "elsewhere".to_owned(),
-    };
-    assert_eq!(state.count_at(&elsewhere, "10"), Some(0));
-    // A write of ours that the count may or may not have seen.
-    upsert(
-        &mut state,
-        &object("v1", "ConfigMap", "ours", "o", 11, &[]),
-        Some("shop"),
-    );
-    assert_eq!(state.count_at(&configs(), "10"), None);
-    assert_eq!(state.count_at(&configs(), "11"), Some(4));
-    state.confirm_deleted(&key("", "ConfigMap", "ours"), "o");
-    assert_eq!(state.count_at(&configs(), "12"), None);
-}

@@ -1,0 +1,147 @@
+//! What looks at the server have told of a kind, until it can be compared with what is known.
+//!
+//! A look tells how things are at a version, and the watch may not have got there yet. So it waits until the watch has told
+//! everything up to that version, and not one event longer.
+
+use argosy_kube_io::list_watch::Event;
+use argosy_livestate::Looked;
+use argosy_object::{Document, ResourceKey};
+
+/// The looks at one kind.
+#[derive(Default)]
+pub(super) struct Looks {
+    waiting: Vec<Looked>,
+    /// Objects that are known in older versions than they were seen in. The next look is about them.
+    unlike: Vec<(ResourceKey, String)>,
+}
+
+impl Looks {
+    /// An object was seen in this version, which is newer than what is known.
+    pub(super) fn unlike(&mut self, seen: (ResourceKey, String)) {
+        self.unlike.push(seen);
+    }
+
+    /// What can be compared now that `event` is about to be told.
+    pub(super) fn due(&mut self, event: &Event) -> Vec<Looked> {
+        match event {
+            Event::Audit {
+                resource_version,
+                count,
+                due,
+            } => {
+                let mut looked = Looked {
+                    at: resource_version.clone(),
+                    count: *count,
+                    seen: std::mem::take(&mut self.unlike),
+                };
+                if count.is_some() {
+                    // One of them is enough to wait for.
+                    looked
+                        .seen
+                        .extend(self.waiting.drain(..).flat_map(|earlier| earlier.seen));
+                }
+                if *due {
+                    return vec![looked];
+                }
+                self.waiting.push(looked);
+                Vec::new()
+            }
+            // The list tells everything.
+            Event::ListStart => {
+                *self = Looks::default();
+                Vec::new()
+            }
+            _ => self
+                .waiting
+                .extract_if(.., |looked| passes(event, &looked.at))
+                .collect(),
+        }
+    }
+}
+
+/// Whether everything up to this version has been told when `event` is about to be.
+fn passes(event: &Event, version: &str) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    match event {
+        Event::Progress { resource_version } => number(resource_version) >= number(version),
+        Event::Applied(bytes) | Event::Deleted(bytes) => {
+            let path = ["metadata", "resourceVersion"];
+            let told = Document::read(bytes, |object| object.str_at(&path).and_then(number));
+            told.is_ok_and(|told| told > number(version))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn audit(at: &str, count: Option<u64>, due: bool) -> Event {
+        Event::Audit {
+            resource_version: at.to_owned(),
+            count,
+            due,
+        }
+    }
+
+    fn applied(version: &str) -> Event {
+        Event::Applied(format!(r#"{{"metadata":{{"name":"a","resourceVersion":"{version}"}}}}"#).into())
+    }
+
+    fn progress(version: &str) -> Event {
+        Event::Progress {
+            resource_version: version.to_owned(),
+        }
+    }
+
+    fn map(name: &str) -> (ResourceKey, String) {
+        (
+            ResourceKey::new("", "ConfigMap", "default", name),
+            "19".to_owned(),
+        )
+    }
+
+    #[test]
+    fn a_look_waits_until_its_version_is_told_and_no_event_longer() {
+        let mut looks = Looks::default();
+        assert_eq!(looks.due(&audit("20", Some(3), false)), []);
+        assert_eq!(looks.due(&applied("20")), [], "this one is of what was counted");
+        assert_eq!(looks.due(&progress("19")), []);
+        let due = looks.due(&applied("21"));
+        assert_eq!((due.len(), due[0].at.as_str()), (1, "20"));
+        assert_eq!(looks.due(&applied("22")), []);
+        looks.due(&audit("30", Some(3), false));
+        assert_eq!(looks.due(&progress("30")).len(), 1);
+    }
+
+    #[test]
+    fn what_is_told_already_is_compared_at_once() {
+        let mut looks = Looks::default();
+        looks.unlike(map("a"));
+        let due = looks.due(&audit("20", None, true));
+        assert_eq!(due[0].seen, [map("a")]);
+        assert_eq!(looks.due(&audit("21", None, true))[0].seen, []);
+    }
+
+    #[test]
+    fn a_count_takes_over_what_earlier_looks_wait_with() {
+        let mut looks = Looks::default();
+        looks.unlike(map("a"));
+        looks.due(&audit("20", None, false));
+        looks.unlike(map("b"));
+        looks.due(&audit("30", Some(2), false));
+        let due = looks.due(&progress("40"));
+        assert_eq!(due.len(), 1);
+        assert_eq!(due[0].seen, [map("b"), map("a")]);
+    }
+
+    #[test]
+    fn a_list_takes_the_place_of_all_looks() {
+        let mut looks = Looks::default();
+        looks.unlike(map("a"));
+        looks.due(&audit("20", Some(1), false));
+        looks.due(&Event::ListStart);
+        assert_eq!(looks.due(&progress("40")), []);
+    }
+}

@@ -1,0 +1,97 @@
+use argosy_livestate::{ClusterState, Looked, Missed, Scope};
+use argosy_object::GroupKind;
+
+use crate::{delete, key, object, upsert};
+
+fn configs() -> Scope {
+    Scope::all(GroupKind::new("", "ConfigMap"))
+}
+
+/// Three ConfigMaps at the versions 1, 2 and 3.
+fn three() -> ClusterState {
+    let mut state = ClusterState::new();
+    for (version, name) in (1..).zip(["a", "b", "c"]) {
+        put(&mut state, name, version);
+    }
+    state
+}
+
+fn put(state: &mut ClusterState, name: &str, version: u64) {
+    upsert(
+        state,
+        &object("v1", "ConfigMap", name, name, version, &[]),
+        Some("shop"),
+    );
+}
+
+fn counted(at: &str, count: u64) -> Looked {
+    Looked {
+        at: at.to_owned(),
+        count: Some(count),
+        seen: Vec::new(),
+    }
+}
+
+fn seen(name: &str, version: &str) -> Looked {
+    Looked {
+        at: "10".to_owned(),
+        count: None,
+        seen: vec![(key("", "ConfigMap", name), version.to_owned())],
+    }
+}
+
+#[test]
+fn a_count_of_the_server_is_compared_only_with_what_it_counted() {
+    let mut state = three();
+    assert_eq!(state.missed(&configs(), &counted("10", 3)), None);
+    assert_eq!(
+        state.missed(&configs(), &counted("10", 2)),
+        Some(Missed::Count(3))
+    );
+    let elsewhere = Scope {
+        kind: GroupKind::new("", "ConfigMap"),
+        namespace: "elsewhere".to_owned(),
+    };
+    assert_eq!(state.missed(&elsewhere, &counted("10", 0)), None);
+    assert_eq!(
+        state.missed(&elsewhere, &counted("10", 1)),
+        Some(Missed::Count(0))
+    );
+    // A write of ours that the count may or may not have seen.
+    put(&mut state, "ours", 11);
+    assert_eq!(state.missed(&configs(), &counted("10", 2)), None);
+    assert_eq!(
+        state.missed(&configs(), &counted("11", 3)),
+        Some(Missed::Count(4))
+    );
+    state.confirm_deleted(&key("", "ConfigMap", "ours"), "ours");
+    assert_eq!(state.missed(&configs(), &counted("12", 9)), None);
+}
+
+#[test]
+fn an_object_that_was_seen_in_a_newer_version_is_missed() {
+    let mut state = three();
+    assert_eq!(state.missed(&configs(), &seen("b", "2")), None, "as it is known");
+    assert_eq!(
+        state.missed(&configs(), &seen("b", "9")),
+        Some(Missed::Of(key("", "ConfigMap", "b")))
+    );
+    // Whether it changed or went: its end has a version, too.
+    put(&mut state, "b", 9);
+    assert_eq!(state.missed(&configs(), &seen("b", "9")), None);
+    delete(&mut state, &key("", "ConfigMap", "b"), "b", 10);
+    assert_eq!(state.missed(&configs(), &seen("b", "9")), None, "gone since");
+}
+
+#[test]
+fn an_object_that_is_missed_counts_before_the_number_does() {
+    let state = three();
+    let look = Looked {
+        count: Some(2),
+        ..seen("a", "7")
+    };
+    assert_eq!(
+        state.missed(&configs(), &look),
+        Some(Missed::Of(key("", "ConfigMap", "a")))
+    );
+}
