@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 
 use anyhow::{Context, Result};
 
@@ -129,6 +130,37 @@ pub(crate) fn threads_cpu_seconds(name: &str) -> Result<f64> {
         }
     }
     Ok(nanoseconds / 1e9)
+}
+
+/// How long the thread that opened this has waited for a core although it had something to do.
+pub(crate) struct CoreWaits(fs::File);
+
+impl CoreWaits {
+    /// Of the thread that calls.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub(crate) fn of_this_thread() -> Result<Self> {
+        let path = "/proc/thread-self/schedstat";
+        Ok(CoreWaits(
+            fs::File::open(path).with_context(|| format!("open {path}"))?,
+        ))
+    }
+
+    /// All of it so far, in microseconds.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub(crate) fn microseconds(&self) -> Result<u64> {
+        let mut text = [0; 80];
+        let len = self.0.read_at(&mut text, 0).context("read schedstat")?;
+        let text = String::from_utf8_lossy(&text[..len]);
+        let waited = text
+            .split_whitespace()
+            .nth(1)
+            .and_then(|text| text.parse::<u64>().ok());
+        Ok(waited.context("read schedstat")? / 1000)
+    }
 }
 
 /// CPU seconds and resident megabytes of all processes of a group.

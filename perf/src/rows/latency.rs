@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use arc_swap::ArcSwap;
 use argosy_livestate::{Scope, Snapshot};
 use argosy_object::{GroupKind, Value};
 
 use crate::fleet::{Feed, take};
 use crate::rows::Context;
+use crate::usage::CoreWaits;
 
 /// Objects of a list that are taken over between two events.
 const LISTED_AT_ONCE: usize = 16;
@@ -41,27 +42,36 @@ pub(crate) async fn run(args: &Args, Context { report, .. }: &Context) -> Result
     let mut pods: Vec<Value> = snapshot.by_kind(&pod_kind).iter().map(|pod| pod.value()).collect();
     let apps: Vec<String> = snapshot.apps().map(|(app, _)| app.to_string()).collect();
     let published = Arc::new(ArcSwap::from_pointee(snapshot));
-    let (stop, stall, trees) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let (stop, trees) = (AtomicBool::new(false), AtomicU64::new(0));
+    // The longest, and the longest of what is left without the waits for a core.
+    let (stall, held) = (AtomicU64::new(0), AtomicU64::new(0));
 
     let mut waits = Vec::new();
     std::thread::scope(|scope| -> Result<()> {
+        let mut readers = Vec::new();
         for reader in 0..args.readers {
-            let (published, apps, stop, stall, trees) = (&published, &apps, &stop, &stall, &trees);
-            scope.spawn(move || {
+            let (published, apps, stop, trees) = (&published, &apps, &stop, &trees);
+            let (stall, held) = (&stall, &held);
+            readers.push(scope.spawn(move || -> Result<()> {
                 let mut at = reader * 31;
+                let core = CoreWaits::of_this_thread()?;
                 while !stop.load(Ordering::Relaxed) {
+                    let queued = core.microseconds()?;
                     let start = Instant::now();
                     // The stall is the wait for a state to read; what reading takes is the reader's own.
                     let snapshot = Snapshot::clone(&published.load());
                     let waited = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
                     stall.fetch_max(waited, Ordering::Relaxed);
+                    let queued = core.microseconds()? - queued;
+                    held.fetch_max(waited.saturating_sub(queued), Ordering::Relaxed);
                     for root in snapshot.by_app(&apps[at % apps.len()]) {
                         std::hint::black_box(snapshot.descendants(&root));
                     }
                     trees.fetch_add(1, Ordering::Relaxed);
                     at += 1;
                 }
-            });
+                Ok(())
+            }));
         }
         let total = args.rate * args.seconds;
         let all_pods = Scope::all(pod_kind.clone());
@@ -90,6 +100,9 @@ pub(crate) async fn run(args: &Args, Context { report, .. }: &Context) -> Result
             }
         }
         stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().map_err(|_| anyhow!("a reader has panicked"))??;
+        }
         Ok(())
     })?;
     waits.sort_unstable();
@@ -98,6 +111,7 @@ pub(crate) async fn run(args: &Args, Context { report, .. }: &Context) -> Result
     report.figure("latency", "p99_ms", at(0.99), "ms");
     report.figure("latency", "max_ms", at(1.0), "ms");
     report.figure("latency", "max_reader_stall_ms", stall.load(Ordering::Relaxed) as f64 / 1e3, "ms");
+    report.figure("latency", "max_reader_stall_with_a_core_ms", held.load(Ordering::Relaxed) as f64 / 1e3, "ms");
     report.figure("latency", "trees_read", trees.load(Ordering::Relaxed) as f64, "");
     Ok(())
 }

@@ -68,6 +68,8 @@ rows! {
     Refresh = refresh;
     /// Simulated clusters in which nothing happens, an hour of them in less time, in this process.
     Idle = idle;
+    /// CustomResourceDefinitions that nobody should write, while a controller runs: what it grows by.
+    Definitions = definitions;
     /// One of ten shards is lost, in virtual time: clusters that move, balance, time without an owner.
     Failover = failover;
 }
