@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// The version that kube-apiserver reports: that of the module in tests/tools/go.mod.
+/// The version that programs of Kubernetes report: that of the module in tests/tools/go.mod.
 const KUBERNETES_MODULE: &str = "k8s.io/kubernetes";
 
 /// Builds everything that is written in Go.
@@ -16,6 +16,7 @@ const KUBERNETES_MODULE: &str = "k8s.io/kubernetes";
 /// When a build fails.
 pub(crate) fn build_all() -> Result<()> {
     build_servers()?;
+    build_kubectl()?;
     build_nodes()?;
     build_promtool()?;
     build_oracle()?;
@@ -40,8 +41,7 @@ pub(crate) fn build_oracle() -> Result<()> {
 /// When a build fails.
 pub(crate) fn build_servers() -> Result<()> {
     let module = shell::root().join("tests/tools");
-    let version = kubernetes_version(&module)?;
-    let kubernetes = format!("-s -w -X k8s.io/component-base/version.gitVersion={version}");
+    let kubernetes = kubernetes_flags(&module)?;
     let programs = [
         ("etcd", "go.etcd.io/etcd/server/v3", "-s -w"),
         (
@@ -65,6 +65,20 @@ pub(crate) fn build_servers() -> Result<()> {
         build(&module, package, &tools_dir().join(name), flags)?;
     }
     Ok(())
+}
+
+/// Builds kubectl, which tests use as people do. Of the version of the servers, so that Go's build cache has most of it.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn build_kubectl() -> Result<()> {
+    let module = shell::root().join("tests/tools");
+    build(
+        &module,
+        "k8s.io/kubernetes/cmd/kubectl",
+        &tools_dir().join("kubectl"),
+        &kubernetes_flags(&module)?,
+    )
 }
 
 /// Builds kwok, which plays nodes for tests whose Pods are to run. Most of what it is made of is part of the servers too.
@@ -131,11 +145,16 @@ pub(crate) fn oracle_dir() -> PathBuf {
     shell::root().join("tests/oracle")
 }
 
-fn kubernetes_version(module: &Path) -> Result<String> {
+/// What the linker is told for programs of Kubernetes, so that they tell their version.
+fn kubernetes_flags(module: &Path) -> Result<String> {
     let mut list = Command::new("go");
     list.args(["list", "-m", "-f", "{{.Version}}", KUBERNETES_MODULE])
         .current_dir(module);
-    Ok(shell::output(&mut list)?.trim().to_owned())
+    let version = shell::output(&mut list)?;
+    Ok(format!(
+        "-s -w -X k8s.io/component-base/version.gitVersion={}",
+        version.trim()
+    ))
 }
 
 fn build(module: &Path, package: &str, output: &Path, flags: &str) -> Result<()> {

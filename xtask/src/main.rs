@@ -36,7 +36,7 @@ enum Command {
     Test,
     /// What must hold before a change lands: format, lints, layering, generated code, tests.
     Ci,
-    /// Builds the servers that tests and demo run on (etcd, kube-apiserver, kube-controller-manager, kwok), promtool, and the render worker.
+    /// Builds the servers that tests and demo run on (etcd, kube-apiserver, kube-controller-manager, kwok), kubectl, promtool, and the render worker.
     Tools,
     /// The shards' protocol in virtual time with everything going wrong, so many seeds of it.
     Simulate {

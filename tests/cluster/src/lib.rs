@@ -74,6 +74,12 @@ impl Binaries {
         Some(self.path("argosy-render-worker")).filter(|path| path.is_file())
     }
 
+    /// kubectl, if `cargo xtask tools` has built it.
+    #[must_use]
+    pub fn kubectl_built() -> Option<PathBuf> {
+        Some(tools_dir().join("kubectl")).filter(|path| path.is_file())
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
