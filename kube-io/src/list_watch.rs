@@ -66,7 +66,7 @@ pub struct Options {
     /// together. At its end the objects are counted, so with [`Options::stale_max`] this bounds how late it is known that a
     /// change was missed.
     pub watch_time: Range<u64>,
-    /// The least time between two counts of the objects.
+    /// The least time between two counts of the objects; [`Duration::MAX`] for no looks of any kind.
     pub audit_pause: Duration,
     /// How long a watch may take to get to the version of a count. API servers say once a minute how far they are.
     pub stale_max: Duration,
@@ -251,7 +251,7 @@ impl ListWatch {
     /// Begins a full list.
     async fn list(&mut self) -> Result<(), Error> {
         let permit = self.budget.list().await;
-        self.ladder.listed();
+        self.ladder.broke_off();
         self.again = None;
         if self.streaming && !std::mem::take(&mut self.pages_next) {
             match open(self.client.clone(), self.opening(None)).await {
@@ -326,6 +326,7 @@ impl ListWatch {
             }
             None => {
                 self.version = Some(page.resource_version.clone());
+                self.ladder.listed(&page.resource_version, Instant::now());
                 self.listed = Some(Instant::now());
                 self.queue.push_back(Event::ListEnd {
                     resource_version: page.resource_version,
@@ -353,6 +354,7 @@ impl ListWatch {
         match change.kind {
             Kind::Bookmark if change.initial_end => {
                 self.version = Some(change.version.clone());
+                self.ladder.listed(&change.version, Instant::now());
                 self.listed = Some(Instant::now());
                 self.queue.push_back(Event::ListEnd {
                     resource_version: change.version,

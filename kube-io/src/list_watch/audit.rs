@@ -47,7 +47,7 @@ pub(super) struct Ladder {
     versions_seen: Instant,
     /// What the watch has yet to get to, and until when.
     awaited: Option<(u64, Instant)>,
-    /// Changes up to this version have been told once more, or were before the first count.
+    /// Changes up to this version have been told once more, or are in the list.
     again: Option<String>,
     again_at: Instant,
     /// Changes since then.
@@ -109,10 +109,6 @@ impl Ladder {
         {
             self.awaited = Some((at, now + self.stale_max));
         }
-        if self.again.is_none() {
-            self.told_again(told, now);
-            return None;
-        }
         self.again.clone()
     }
 
@@ -156,11 +152,12 @@ impl Ladder {
         self.awaited = None;
     }
 
-    /// There is a new list.
-    pub(super) fn listed(&mut self) {
+    /// There is a list of this version.
+    pub(super) fn listed(&mut self, version: &str, now: Instant) {
         self.awaited = None;
-        self.again = None;
-        self.changes = 0;
+        if self.audit_pause < Duration::MAX {
+            self.told_again(version, now);
+        }
     }
 }
 
@@ -352,31 +349,46 @@ mod tests {
         ladder.broke_off();
         assert_eq!(ladder.stale_at(), None);
         ladder.looked("30", "20", now);
-        ladder.listed();
+        ladder.listed("40", now);
         assert_eq!(ladder.stale_at(), None);
     }
 
     #[test]
-    fn changes_are_told_again_from_one_count_to_the_next() {
+    fn changes_are_told_again_from_the_list_and_then_from_one_count_to_the_next() {
         let now = Instant::now();
         let mut ladder = ladder(now);
-        assert_eq!(
-            ladder.looked("10", "8", now),
-            None,
-            "the list tells all before it"
-        );
+        ladder.listed("8", now);
+        assert_eq!(ladder.looked("10", "10", now).as_deref(), Some("8"));
+        // The second watch failed.
         assert_eq!(ladder.looked("20", "20", now).as_deref(), Some("8"));
         ladder.told_again("20", now);
         assert_eq!(ladder.looked("30", "30", now).as_deref(), Some("20"));
-        ladder.listed();
-        assert_eq!(ladder.looked("40", "40", now), None);
+        ladder.listed("35", now);
+        assert_eq!(ladder.looked("40", "40", now).as_deref(), Some("35"));
+    }
+
+    #[test]
+    fn who_wants_no_looks_is_told_nothing_again() {
+        let now = Instant::now();
+        let options = Options {
+            audit_pause: Duration::MAX,
+            ..Options::default()
+        };
+        let mut ladder = Ladder::new(&options, now);
+        ladder.listed("8", now);
+        for version in 9..200 {
+            ladder.told(&version.to_string(), true);
+        }
+        let later = now + 600 * MINUTE;
+        assert_eq!(ladder.again_due(later), None);
+        assert_eq!(ladder.between_watches(later), None);
     }
 
     #[test]
     fn where_much_happens_changes_are_told_again_before_they_are_forgotten() {
         let now = Instant::now();
         let mut ladder = ladder(now);
-        ladder.looked("10", "10", now);
+        ladder.listed("10", now);
         for version in 11..11 + AGAIN_CHANGES {
             assert_eq!(ladder.again_due(now + MINUTE), None);
             ladder.told(&version.to_string(), true);
