@@ -2,13 +2,15 @@
 //!
 //! A cluster stays where it is unless that shard has gone, a person pins it elsewhere, or shards are out of balance. The
 //! heaviest of those without a shard goes first, to the least loaded one. Then, while a shard carries more than
-//! [`OVER`] times the mean, or less than [`UNDER`] times, one cluster at a time moves where that helps most.
+//! [`OVER`] times the mean, or less than [`UNDER`] times, one cluster at a time moves where that helps most. Where one
+//! cluster alone is heavier than the mean, that cluster is what [`OVER`] is a multiple of: no division is better than one whose
+//! heaviest shard has nothing else, and clearing everything off that shard would move many for little.
 
 use std::collections::BTreeMap;
 
 use crate::object::{ClusterId, Pin, ShardId};
 
-/// A shard carries at most so many times the mean, if clusters can be cut that fine.
+/// A shard carries at most so many times the mean, or the heaviest cluster if that is more.
 pub const OVER: f64 = 1.25;
 /// A shard below so many times the mean is given some.
 pub const UNDER: f64 = 0.5;
@@ -75,17 +77,22 @@ struct Board<'a> {
     places: Vec<Option<Place>>,
     loads: Vec<u64>,
     mean: f64,
+    /// No shard should carry more.
+    bound: f64,
 }
 
 impl<'a> Board<'a> {
     fn new(members: &'a [Member], items: &'a [Item]) -> Self {
         let total: u64 = items.iter().map(weight).sum();
+        let mean = total as f64 / members.len() as f64;
+        let heaviest = items.iter().map(weight).max().unwrap_or(0);
         Board {
             members,
             items,
             places: vec![None; items.len()],
             loads: vec![0; members.len()],
-            mean: total as f64 / members.len() as f64,
+            mean,
+            bound: OVER * mean.max(heaviest as f64),
         }
     }
 
@@ -150,7 +157,7 @@ impl<'a> Board<'a> {
     /// counted: a heavy cluster goes where making room for it takes few moves.
     fn load_with(&self, member: usize, weight_more: u64) -> u64 {
         let load = self.loads[member] + weight_more;
-        let bound = OVER * self.mean;
+        let bound = self.bound;
         if load as f64 <= bound {
             return load;
         }
@@ -179,7 +186,7 @@ impl<'a> Board<'a> {
             ) else {
                 return;
             };
-            let over = self.loads[high] as f64 > OVER * self.mean;
+            let over = self.loads[high] as f64 > self.bound;
             let under = (self.loads[low] as f64) < UNDER * self.mean;
             if !over && !under {
                 return;
@@ -200,7 +207,7 @@ impl<'a> Board<'a> {
     /// The cluster of `high` whose move to `low` leaves both lightest. Of those that bring `high` within its bound
     /// without breaking that of `low`, the lightest: it is the cheapest to move.
     fn best_move(&self, high: usize, low: usize, over: bool) -> Option<usize> {
-        let bound = OVER * self.mean;
+        let bound = self.bound;
         let after = |cost: u64| (self.loads[high] - cost).max(self.loads[low] + cost);
         let movable = (0..self.items.len()).filter(|at| {
             let place = self.places[*at];

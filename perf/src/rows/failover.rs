@@ -58,6 +58,7 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Result<()> {
                 "clusters",
             );
             figure("max_over_mean", most(|loss| loss.over_mean), "ratio");
+            figure("max_over_least", most(|loss| loss.over_least), "ratio");
             figure("taken_over_seconds_p99", p99(|loss| &loss.taken), "s");
             figure("unowned_seconds_p99", p99(|loss| &loss.unowned), "s");
             figure(

@@ -83,6 +83,8 @@ pub struct Failover {
     pub moved: usize,
     /// The heaviest load as a multiple of the mean, afterwards.
     pub over_mean: f64,
+    /// The same as a multiple of what no division can be below: the mean, or the heaviest cluster if that is more.
+    pub over_least: f64,
     /// For each of the lost clusters, seconds from the loss, or from the word to end, until another owned it.
     pub taken: Vec<f64>,
     /// For each of them, seconds in which nobody could begin a write: from the loss, or, in a hand-over, from when its
@@ -164,13 +166,16 @@ pub fn failover(seed: u64, shards: usize, costs: &[u64], loss: Loss) -> Failover
         *loads.entry(owner.clone()).or_default() += world.wanted[cluster].cost;
     }
     let mean = loads.values().sum::<u64>() as f64 / loads.len().max(1) as f64;
+    let heaviest = costs.iter().copied().max().unwrap_or(0) as f64;
+    let most = loads.values().max().copied().unwrap_or(0) as f64;
     Failover {
         owned: of_lost.len(),
         moved: before
             .iter()
             .filter(|(cluster, owner)| after.get(*cluster) != Some(*owner))
             .count(),
-        over_mean: loads.values().max().copied().unwrap_or(0) as f64 / mean,
+        over_mean: most / mean,
+        over_least: most / mean.max(heaviest),
         taken,
         unowned,
         writes_at_rest,
