@@ -54,6 +54,7 @@ impl Live {
                 tls: tls.clone(),
                 timeout: TIMEOUT,
                 max_message: MESSAGE_LEN_MAX,
+                ..Config::default()
             })
         };
         Ok(Live {
