@@ -13,7 +13,7 @@ fn schema<'a>(kind: &'a ResourceType, version: &str) -> Option<&'a Value> {
         .filter(|schema| schema.is_object())
 }
 
-/// Takes out what the schema does not know, and nulls that it does not allow where a default stands ready.
+/// Takes out what the schema does not know, and nulls that it does not allow.
 pub(crate) fn normalise(kind: &ResourceType, version: &str, object: &mut Value, reading: &mut Reading) {
     if let Some(metadata) = object.get_mut("metadata") {
         shapes::normalise(metadata, shapes::object_meta(), "metadata", reading);
@@ -67,7 +67,7 @@ fn prune(value: &mut Value, schema: &Value, path: &str, reading: &mut Reading) {
                 let Some(field) = fields.get_mut(&name) else {
                     continue;
                 };
-                if field.is_null() && !flag(below, "nullable") && below.get("default").is_some() {
+                if field.is_null() && !flag(below, "nullable") {
                     fields.remove(&name);
                 } else if flag(below, "x-kubernetes-embedded-resource") {
                     prune_root(field, below, &here, reading);

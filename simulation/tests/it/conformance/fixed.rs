@@ -262,6 +262,18 @@ fn custom() -> Vec<Step> {
             json!({"spec": {"size": 8}, "status": {"phase": "yes"}}),
         ),
         Step::new("PATCH", a.clone(), STRATEGIC, json!({"spec": {"size": 8}})),
+        // A field is taken away so where whoever patches does not know whether it is there.
+        Step::new(
+            "PATCH",
+            a.clone(),
+            PATCH,
+            json!([{"op": "add", "path": "/spec/free", "value": null}, {"op": "add", "path": "/spec/size", "value": null}]),
+        ),
+        post(
+            "n",
+            json!({"color": "red", "tags": null, "parts": [{"name": "p", "none": null}], "limits": {"cpu": null}}),
+        ),
+        Step::new("DELETE", format!("{WIDGETS}/n"), JSON, Value::Null),
         Step::new("PUT", a.clone(), JSON, widget("a", json!({"color": "blue"}))),
         Step::new("PUT", a.clone(), JSON, {
             let mut object = widget("a", json!({"color": "blue", "limits": {"cpu": "1"}}));
