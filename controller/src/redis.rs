@@ -1,17 +1,15 @@
 //! What Argo CD's own API server and web interface read, in Redis: each Application's tree and managed resources, and how
 //! clusters are. Only with `--redis`; Argosy's API server asks the controller instead ([`crate::tree`]).
 //!
-//! Keys, values and the channel are those of Argo CD's `util/cache`: JSON, gzipped unless told otherwise, and an empty message
-//! on the channel of an Application's managed resources once there is something new. Work is asked for by every look at an
-//! Application, and done by one task that merges what waits; what Redis has already is sent again only before it expires.
-
-mod store;
+//! How it lies there is [`argosy_redis::entries`]' affair. Work is asked for by every look at an Application, and done by one
+//! task that merges what waits; what Redis has already is sent again only before it expires.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_object::ContentHash;
+use argosy_redis::entries::{self, Entries};
 use argosy_runtime::tasks::Tasks;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
@@ -21,8 +19,6 @@ use tracing::{info, warn};
 
 use crate::context::{AppKey, Context};
 use crate::{reconcile, tree};
-pub(crate) use store::Flags;
-use store::Store;
 
 /// After a failure, what waits is tried again after so long.
 const RETRY: Duration = Duration::from_secs(5);
@@ -32,6 +28,18 @@ const CLUSTERS: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 2;
 /// At most so many Applications are taken off the queue at a time.
 const BATCH: usize = 1000;
+
+/// Flags of what is written.
+#[derive(Clone, Debug, clap::Args)]
+#[group(id = "redis-state")]
+pub struct Flags {
+    /// Where to, and in which form.
+    #[command(flatten)]
+    pub entries: entries::Flags,
+    /// How long an Application's state stands in Redis without being told anew.
+    #[arg(long, env = "ARGOCD_APP_STATE_CACHE_EXPIRATION", default_value = "1h", value_parser = crate::args::duration)]
+    pub app_state_cache_expiration: Duration,
+}
 
 /// Where looks at Applications are noted.
 #[derive(Clone)]
@@ -47,28 +55,39 @@ impl Looked {
 
 /// What is to be written, until [`start`] begins.
 pub(crate) struct Waiting {
-    store: Store,
+    entries: Entries,
+    lasts: Duration,
     looks: UnboundedReceiver<AppKey>,
 }
 
 /// Prepares to write, if the flags name a Redis.
 ///
 /// # Errors
-/// When its address or certificates cannot be used.
+/// When its certificates cannot be used.
 pub(crate) fn prepare(flags: &Flags) -> anyhow::Result<Option<(Looked, Waiting)>> {
-    let Some(store) = Store::new(flags)? else {
+    let Some(entries) = Entries::new(&flags.entries)? else {
         return Ok(None);
     };
     let (sender, looks) = unbounded_channel();
-    Ok(Some((Looked(sender), Waiting { store, looks })))
+    let waiting = Waiting {
+        entries,
+        lasts: flags.app_state_cache_expiration,
+        looks,
+    };
+    Ok(Some((Looked(sender), waiting)))
 }
 
 /// Writes, as a task.
 pub(crate) fn start(tasks: &Tasks, ctx: &Arc<Context>, waiting: Waiting) {
-    let Waiting { store, mut looks } = waiting;
+    let Waiting {
+        entries,
+        lasts,
+        mut looks,
+    } = waiting;
     let publisher = Publisher {
         ctx: ctx.clone(),
-        store,
+        entries,
+        lasts,
         sent: Mutex::default(),
     };
     tasks.spawn("state for Argo CD in Redis", async move {
@@ -104,7 +123,9 @@ pub(crate) fn start(tasks: &Tasks, ctx: &Arc<Context>, waiting: Waiting) {
 
 struct Publisher {
     ctx: Arc<Context>,
-    store: Store,
+    entries: Entries,
+    /// How long an Application's state stands.
+    lasts: Duration,
     sent: Mutex<HashMap<AppKey, Sent>>,
 }
 
@@ -141,7 +162,7 @@ impl Publisher {
     async fn application(&self, key: &AppKey) -> anyhow::Result<()> {
         let instance = key.instance(&self.ctx.options.namespace);
         let Some(app) = self.ctx.apps.get(key) else {
-            self.store.forget(&instance).await?;
+            self.entries.remove_application(&instance).await?;
             self.sent.lock().remove(key);
             return Ok(());
         };
@@ -169,20 +190,24 @@ impl Publisher {
             at: Instant::now(),
         };
         let known = self.sent.lock().get(key).cloned();
-        let lasts = |known: &Sent| known.at.elapsed() < self.store.app_expiration() / 2;
+        let lasts = |known: &Sent| known.at.elapsed() < self.lasts / 2;
         if known.is_some_and(|known| {
             lasts(&known) && (&known.tree, &known.managed) == (&sent.tree, &sent.managed)
         }) {
             return Ok(());
         }
-        self.store.application(&instance, &tree, &managed).await?;
+        let written = self
+            .entries
+            .write_application(&instance, &tree, &managed, self.lasts);
+        written.await?;
         self.sent.lock().insert(key.clone(), sent);
         Ok(())
     }
 
     async fn clusters(&self) -> anyhow::Result<()> {
         for (server, info) in tree::clusters(&self.ctx) {
-            self.store.cluster(&server, &serde_json::to_vec(&info)?).await?;
+            let info = serde_json::to_vec(&info)?;
+            self.entries.write_cluster(&server, &info).await?;
         }
         Ok(())
     }

@@ -9,14 +9,11 @@ use crate::manifest_cache::{Read, Rendered};
 use crate::path::TreePath;
 use crate::source::Notes;
 use crate::source::detect::SourceType;
+use argosy_redis::redis::aio::ConnectionManager;
+use argosy_redis::redis::{self, AsyncCommands as _};
 use aws_lc_rs::aead;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{
-    AsyncCommands as _, Client, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, TlsCertificates,
-};
 use serde::{Deserialize, Serialize};
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,36 +30,13 @@ const MAX_PACKED: usize = 16 << 20;
 /// Largest value that is read, unpacked.
 const MAX_UNPACKED: u64 = 256 << 20;
 
-/// Flags of the Redis that repo-servers share. Names and environment twins are Argo CD's.
+/// Flags of the Redis that repo-servers share.
 #[derive(Clone, Debug, clap::Args)]
+#[group(id = "shared-manifests")]
 pub struct Flags {
-    /// Redis, `host:port`, that rendered manifests are shared through; without it, or without a key, they are not.
-    #[arg(long, env = "REDIS_SERVER", default_value = "")]
-    pub redis: String,
-    /// Number of its database.
-    #[arg(long, env = "REDISDB", default_value_t = 0)]
-    pub redisdb: i64,
-    /// User of Redis.
-    #[arg(long, env = "REDIS_USERNAME", default_value = "", hide = true)]
-    pub redis_username: String,
-    /// Password of Redis.
-    #[arg(
-        long,
-        env = "REDIS_PASSWORD",
-        default_value = "",
-        hide = true,
-        hide_env_values = true
-    )]
-    pub redis_password: String,
-    /// Speak TLS to Redis.
-    #[arg(long)]
-    pub redis_use_tls: bool,
-    /// Take any certificate of Redis.
-    #[arg(long)]
-    pub redis_insecure_skip_tls_verify: bool,
-    /// Certificates that that of Redis is verified with, in PEM [default: the system's].
-    #[arg(long)]
-    pub redis_ca_certificate: Option<PathBuf>,
+    /// Where it is. Without a key nothing is shared there.
+    #[command(flatten)]
+    pub connection: argosy_redis::Flags,
     /// A secret that the repo-servers have in common, by which they know each other's entries.
     #[arg(
         long,
@@ -102,22 +76,18 @@ impl SharedCache {
     /// Connects at the first use, and again whenever the connection breaks. `None` where the flags name no Redis or no key.
     ///
     /// # Errors
-    /// [`Error::Source`] for an address or certificates that cannot be used.
+    /// [`Error::Source`] for certificates that cannot be used.
     pub(crate) fn new(flags: &Flags, expiration: Duration) -> Result<Option<SharedCache>> {
-        if flags.redis.is_empty() || flags.shared_cache_key.is_empty() {
+        if flags.shared_cache_key.is_empty() {
             return Ok(None);
         }
-        let unusable = |error: &dyn std::fmt::Display| {
-            Error::Source(format!("Redis at {} cannot be used: {error}", flags.redis))
+        let connection = flags.connection.connect(PATIENCE, 0);
+        let connection = connection.map_err(|error| Error::Source(argosy_runtime::log::chain(&error)))?;
+        let Some(connection) = connection else {
+            return Ok(None);
         };
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE))
-            .set_number_of_retries(0);
-        let client = client(flags).map_err(|error| unusable(&error))?;
-        let connection = ConnectionManager::new_lazy_with_config(client, config);
         Ok(Some(SharedCache {
-            connection: connection.map_err(|error| unusable(&error))?,
+            connection,
             key: blake3::derive_key(PURPOSE, flags.shared_cache_key.as_bytes()),
             expiration,
             resting: Arc::default(),
@@ -273,42 +243,6 @@ fn place(key: &[u8; 32]) -> aead::Aad<[u8; 33]> {
     let mut place = [FORM; 33];
     place[1..].copy_from_slice(key);
     aead::Aad::from(place)
-}
-
-fn client(flags: &Flags) -> anyhow::Result<Client> {
-    let (host, port) = match flags.redis.rsplit_once(':') {
-        Some((host, port)) => (host.trim_matches(['[', ']']), port.parse()?),
-        None => (flags.redis.as_str(), 6379),
-    };
-    let host = host.to_owned();
-    let address = if flags.redis_use_tls {
-        ConnectionAddr::TcpTls {
-            host,
-            port,
-            insecure: flags.redis_insecure_skip_tls_verify,
-            tls_params: None,
-        }
-    } else {
-        ConnectionAddr::Tcp(host, port)
-    };
-    let mut settings = RedisConnectionInfo::default().set_db(flags.redisdb);
-    if !flags.redis_username.is_empty() {
-        settings = settings.set_username(&flags.redis_username);
-    }
-    if !flags.redis_password.is_empty() {
-        settings = settings.set_password(&flags.redis_password);
-    }
-    let info = address.into_connection_info()?.set_redis_settings(settings);
-    match &flags.redis_ca_certificate {
-        Some(path) => {
-            let certificates = TlsCertificates {
-                client_tls: None,
-                root_cert: Some(std::fs::read(path)?),
-            };
-            Ok(Client::build_with_tls(info, certificates)?)
-        }
-        None => Ok(Client::open(info)?),
-    }
 }
 
 #[cfg(test)]

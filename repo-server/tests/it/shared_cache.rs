@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use argosy_api::v1alpha1::ApplicationSource;
+use argosy_redis::redis;
 use argosy_repo_server::Args;
 use argosy_repo_server::render::Request;
 
@@ -103,8 +104,8 @@ impl Redis {
     fn fixture(&self, change: impl FnOnce(&mut Args)) -> Fixture {
         let address = format!("127.0.0.1:{}", self.port);
         Fixture::with(|args| {
-            args.redis.redis = address;
-            args.redis.redis_password = "hush".into();
+            args.redis.connection.redis = address.parse().unwrap();
+            args.redis.connection.redis_password = "hush".into();
             args.redis.shared_cache_key = "of all repo-servers".into();
             change(args);
         })
@@ -198,14 +199,14 @@ async fn sec_cache_what_lies_in_redis_is_believed_only_for_what_it_was_written_f
 async fn a_redis_that_is_gone_or_silent_holds_nothing_up() {
     let repo = Repo::with(&[("a/a.yaml", &config_map("a", "1"))]);
     let gone = Fixture::with(|args| {
-        args.redis.redis = format!("127.0.0.1:{}", free_port());
+        args.redis.connection.redis = format!("127.0.0.1:{}", free_port()).parse().unwrap();
         args.redis.shared_cache_key = "x".into();
     });
     assert!(ran(&gone, &of(&repo, "a")).await);
     // One that takes connections and says nothing.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = Fixture::with(|args| {
-        args.redis.redis = mute.local_addr().unwrap().to_string();
+        args.redis.connection.redis = mute.local_addr().unwrap().to_string().parse().unwrap();
         args.redis.shared_cache_key = "x".into();
     });
     for commit in 0..20 {

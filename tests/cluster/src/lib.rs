@@ -12,6 +12,7 @@ pub mod installation;
 pub mod nodes;
 mod process;
 mod ready;
+pub mod redis;
 
 use std::fs;
 use std::net::TcpListener;
