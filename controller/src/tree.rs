@@ -1,6 +1,8 @@
 //! Live state for the API server: gRPC in, gRPC out. Trees come from the snapshot of the Application's cluster, desired
 //! states from the same comparison that a look makes; nothing is kept for it.
 //!
+//! A controller that does not own an Application's cluster answers `ABORTED`: another one knows.
+//!
 //! Who asks proves that they hold the key of the installation (`server.secretkey` of `argocd-secret`), which only its
 //! own components can read.
 
@@ -160,8 +162,7 @@ impl Service {
             .ok_or_else(|| Status::not_found(format!("there is no application {key}")))?;
         let cluster = self.ctx.clusters.resolve(&app.spec.destination);
         let cluster = cluster.map_err(|error| match error {
-            // Another controller answers.
-            DestinationError::NotOwned { .. } => Status::unavailable(error.to_string()),
+            DestinationError::NotOwned { .. } => Status::aborted(error.to_string()),
             _ => Status::failed_precondition(error.to_string()),
         })?;
         Ok((app, cluster))
@@ -189,9 +190,7 @@ pub(crate) fn tree(ctx: &Context, app: &Application, cluster: &Cluster) -> Resul
             )));
         }
         clusters::Status::Stopped => {
-            return Err(Status::unavailable(
-                "the cluster is followed by another controller",
-            ));
+            return Err(Status::aborted("the cluster is followed by another controller"));
         }
     }
     let instance = AppKey::of(app).instance(&ctx.options.namespace);
@@ -302,7 +301,8 @@ impl TreeService for Service {
         let items = reconcile::managed::managed(&self.ctx, &app)
             .await
             .map_err(|error| match error {
-                reconcile::Error::Busy | reconcile::Error::NotOurs => Status::unavailable(error.to_string()),
+                reconcile::Error::Busy => Status::unavailable(error.to_string()),
+                reconcile::Error::NotOurs => Status::aborted(error.to_string()),
                 _ => Status::failed_precondition(error.to_string()),
             })?;
         Ok(Response::new(ManagedResourcesResponse { items }))

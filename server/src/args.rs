@@ -74,7 +74,7 @@ pub struct Args {
     )]
     pub max_concurrent_logins: usize,
 
-    /// Addresses of the controllers that tell live state.
+    /// Addresses of the controllers that tell live state; empty where there are none but Argo CD's.
     #[arg(
         long,
         env = "ARGOCD_SERVER_CONTROLLER",
@@ -85,6 +85,10 @@ pub struct Args {
     /// Speak to the controllers without TLS.
     #[arg(long, env = "ARGOCD_SERVER_CONTROLLER_PLAINTEXT", action = ArgAction::SetTrue)]
     pub controller_plaintext: bool,
+
+    /// Redis flags: where Argo CD's controller writes live state of clusters that no controller of ours looks after.
+    #[command(flatten)]
+    pub redis: argosy_redis::entries::Flags,
 
     /// Address of the repo-server.
     #[arg(

@@ -275,8 +275,12 @@ impl Gate {
         }
     }
 
-    /// Whoever may look at an Application may ask the controller to look at it: that is written as an annotation.
-    pub(crate) fn refresh(&self, app: &Granted<Arc<Application>, Get>) -> Granted<Arc<Application>, Refresh> {
+    /// Whoever may look at an Application, as all may who may do anything with it, may ask the controller to look at it: that
+    /// is written as an annotation.
+    pub(crate) fn refresh<V>(
+        &self,
+        app: &Granted<Arc<Application>, V>,
+    ) -> Granted<Arc<Application>, Refresh> {
         Granted {
             name: app.name.clone(),
             object: app.object.clone(),

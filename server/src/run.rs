@@ -20,6 +20,7 @@ use argosy_api::services::repository::repository_service_server::RepositoryServi
 use argosy_api::services::session::session_service_server::SessionServiceServer;
 use argosy_api::services::version::version_service_server::VersionServiceServer;
 use argosy_kube_io::{ClusterAuth, client};
+use argosy_redis::entries::Entries;
 use argosy_repo_client::RepoClient;
 use argosy_runtime::clock::{Clock, System};
 use argosy_runtime::tasks::Tasks;
@@ -129,8 +130,13 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         uploads: tokio::sync::Semaphore::new(UPLOADS_MAX),
         repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
         connections: ConnectionStates::default(),
-        live: Live::new(plane.clone(), &args.controller, &args.controller_tls())
-            .context("configure the way to the controllers (--controller)")?,
+        live: Live::new(
+            plane.clone(),
+            &args.controller,
+            &args.controller_tls(),
+            Entries::new(&args.redis)?,
+        )
+        .context("configure the way to the controllers (--controller)")?,
         targets: Targets::new(args.allow_exec_credentials),
         options: Options {
             replace_allowed: args.sync_with_replace_allowed,

@@ -206,6 +206,14 @@ impl ControlPlane {
         self.apps.get(namespace, name).map(|app| self.shut_app(app))
     }
 
+    /// What tracking marks call an Application, and what it goes by where there are no namespaces.
+    pub(crate) fn instance(&self, app: &Application) -> String {
+        match app.metadata.namespace == self.namespace {
+            true => app.metadata.name.clone(),
+            false => format!("{}_{}", app.metadata.namespace, app.metadata.name),
+        }
+    }
+
     /// Applications as the gate needs them: it leaves out what may not be seen before anything is made of it.
     pub(crate) fn apps_for_gate<R>(&self, read: impl FnOnce(&Rows<Application>) -> R) -> R {
         self.apps.read(read)

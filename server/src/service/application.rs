@@ -3,6 +3,7 @@
 mod actions;
 pub(super) mod events;
 mod list;
+mod live;
 mod logs;
 mod manifests;
 mod page;

@@ -64,6 +64,13 @@ impl ControlPlane {
         Ok(T::table(self).observe(row))
     }
 
+    /// The newest version of what was granted, unless it is gone.
+    pub(crate) fn as_it_is<T: Kept, V>(&self, granted: &Granted<Arc<T>, V>) -> Option<Arc<T>> {
+        let known = granted.metadata();
+        let found = T::table(self).get(&known.namespace, &known.name);
+        found.filter(|found| found.metadata().uid == known.uid)
+    }
+
     /// Creates the object that was granted, or only tries to.
     pub(crate) async fn create<T: Kept, V: Writes>(
         &self,

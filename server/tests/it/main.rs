@@ -7,6 +7,7 @@ mod authz_rest;
 mod lists;
 mod login;
 mod raw;
+mod redis;
 mod rest;
 mod services;
 mod world;

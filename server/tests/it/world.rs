@@ -29,6 +29,12 @@ pub(crate) const CANARY: &str = "canary-58d1c0";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 const NAMESPACE: &str = "argocd";
+/// There is neither a controller nor a repo-server.
+const ALONE: [&str; 3] = [
+    "--controller=127.0.0.1:1",
+    "--repo-server=127.0.0.1:1",
+    "--repo-server-timeout-seconds=2",
+];
 
 #[derive(Parser)]
 struct Command {
@@ -76,8 +82,13 @@ pub(crate) async fn world() -> &'static World {
 
 /// A world in a namespace of its own.
 pub(crate) async fn start(namespace: &str, more: &[&str]) -> World {
-    let cluster = cluster();
-    let api = Api::connect(&cluster.kubeconfig()).await.unwrap();
+    let kubeconfig = cluster().kubeconfig();
+    let api = Api::connect(&kubeconfig).await.unwrap();
+    start_on(api, &kubeconfig, namespace, &[&ALONE[..], more].concat()).await
+}
+
+/// A world on another control plane than that of the other tests.
+pub(crate) async fn start_on(api: Api, kubeconfig: &Path, namespace: &str, more: &[&str]) -> World {
     for crd in argosy_api::crds() {
         api.apply(kinds::CRD, &crd).await.unwrap();
     }
@@ -90,7 +101,7 @@ pub(crate) async fn start(namespace: &str, more: &[&str]) -> World {
     for (kind, object) in objects(namespace) {
         apply(&api, kind, object).await;
     }
-    serve(api, namespace, more).await
+    serve(api, kubeconfig, namespace, more).await
 }
 
 /// Two servers that start at the same time in a namespace where there is nothing yet.
@@ -103,15 +114,15 @@ pub(crate) async fn start_bare(namespace: &str) -> [World; 2] {
     apply(&api, kinds::NAMESPACE, object).await;
     // The kinds are served as soon as one of them can be made.
     apply(&api, kinds::PROJECT, project(namespace, "other", json!([])).1).await;
+    let (kubeconfig, args) = (cluster().kubeconfig(), [&ALONE[..], &["--insecure"]].concat());
     let (one, two) = tokio::join!(
-        serve(api.clone(), namespace, &["--insecure"]),
-        serve(api.clone(), namespace, &["--insecure"])
+        serve(api.clone(), &kubeconfig, namespace, &args),
+        serve(api.clone(), &kubeconfig, namespace, &args)
     );
     [one, two]
 }
 
-async fn serve(api: Api, namespace: &str, more: &[&str]) -> World {
-    let kubeconfig = cluster().kubeconfig();
+async fn serve(api: Api, kubeconfig: &Path, namespace: &str, more: &[&str]) -> World {
     let mut args = vec![
         "server".to_owned(),
         format!("--namespace={namespace}"),
@@ -119,9 +130,6 @@ async fn serve(api: Api, namespace: &str, more: &[&str]) -> World {
         "--address=127.0.0.1".to_owned(),
         "--port=0".to_owned(),
         "--metrics-address=127.0.0.1:0".to_owned(),
-        "--controller=127.0.0.1:1".to_owned(),
-        "--repo-server=127.0.0.1:1".to_owned(),
-        "--repo-server-timeout-seconds=2".to_owned(),
     ];
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
     let args = Command::try_parse_from(args).unwrap().args;
@@ -333,6 +341,14 @@ impl World {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
+    /// A stream of JSON, value by value.
+    pub(crate) async fn watch(&self, path: &str, token: &str) -> Watch {
+        Watch {
+            answer: self.send("GET", path, token, None).await,
+            rest: Vec::new(),
+        }
+    }
+
     async fn send(&self, method: &str, path: &str, token: &str, body: Option<Value>) -> reqwest::Response {
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -349,6 +365,27 @@ impl World {
             request = request.header("Content-Type", "application/json");
         }
         request.send().await.unwrap()
+    }
+}
+
+/// A stream that goes on.
+pub(crate) struct Watch {
+    answer: reqwest::Response,
+    rest: Vec<u8>,
+}
+
+impl Watch {
+    /// The next value.
+    pub(crate) async fn next(&mut self) -> Value {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                return serde_json::from_slice(&line).unwrap();
+            }
+            let chunk = tokio::time::timeout(PATIENCE, self.answer.chunk()).await;
+            let chunk = chunk.expect("the stream goes on").unwrap();
+            self.rest.extend(chunk.expect("the stream has not ended"));
+        }
     }
 }
 

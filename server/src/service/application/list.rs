@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use argosy_api::annotation;
 use argosy_api::services::application::ApplicationQuery;
 use argosy_api::v1alpha1::{Application, ApplicationList, ApplicationWatchEvent};
 use futures::StreamExt as _;
@@ -19,8 +18,6 @@ use crate::gate::{Get, Granted};
 use crate::service::Api;
 use crate::state::Event;
 
-/// A refresh that was asked for is waited for at most so long; then the Application is given as it is.
-const REFRESH_TIMEOUT: Duration = Duration::from_secs(120);
 /// The health of resources is waited for at most so long.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Whether a session still counts is looked at again this often while a stream lasts, even if nothing is known to have
@@ -68,53 +65,8 @@ impl Api {
             "hard" => "hard",
             _ => "normal",
         };
-        // Watch first: an answer that comes at once must not be missed.
-        let mut events = self.plane.app_events();
-        // Whoever may look may have it looked at: the annotation asks the controller and changes nothing else.
-        let asking = self.gate.refresh(&app);
-        self.plane
-            .update(&asking, |app| {
-                app.metadata
-                    .annotations
-                    .insert(annotation::REFRESH.to_owned(), kind.to_owned());
-                Ok(())
-            })
-            .await?;
-        let uid = app.metadata.uid.clone();
-        let refreshed = async {
-            loop {
-                match events.recv().await {
-                    Ok(event) if event.row().metadata.uid != uid => {}
-                    Ok(Event::Deleted(_)) => {
-                        return Err(crate::status::not_found("applications.argoproj.io", query.name()));
-                    }
-                    Ok(event) if event.row().metadata.annotations.contains_key(annotation::REFRESH) => {}
-                    Ok(event) => return Ok((**event.row()).clone()),
-                    Err(RecvError::Lagged(_)) => {
-                        let now = self.gate.open_app::<Get>(
-                            caller,
-                            project,
-                            query.app_namespace(),
-                            query.name(),
-                        )?;
-                        if !now.metadata.annotations.contains_key(annotation::REFRESH) {
-                            return Ok((**now).clone());
-                        }
-                    }
-                    Err(RecvError::Closed) => return Err(Status::unavailable("the server is stopping")),
-                }
-            }
-        };
-        let outcome = tokio::time::timeout(REFRESH_TIMEOUT, refreshed)
-            .await
-            .unwrap_or_else(|_| {
-                Err(Status::deadline_exceeded(format!(
-                    "the controller has not looked at {} within {} s; is it running?",
-                    query.name(),
-                    REFRESH_TIMEOUT.as_secs()
-                )))
-            });
-        Ok(self.with_health(&app, outcome?).await)
+        let refreshed = self.refreshed(&app, kind).await?;
+        Ok(self.with_health(&app, (*refreshed).clone()).await)
     }
 
     /// The controller keeps the health of single resources out of the status; it is put in here, from the tree. Without
@@ -128,7 +80,9 @@ impl Api {
             return shown;
         }
         let asked = tokio::time::timeout(HEALTH_TIMEOUT, self.live.tree(app)).await;
-        let Ok(Ok(tree)) = asked else { return shown };
+        let Ok(Ok(Some(tree))) = asked else {
+            return shown;
+        };
         let healths: HashMap<_, _> = tree
             .nodes
             .into_iter()

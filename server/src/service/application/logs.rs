@@ -185,7 +185,7 @@ impl Api {
                     .map_err(|_| Status::invalid_argument("untilTime: it is not a time of RFC 3339"))?,
             ),
         };
-        let tree = self.live.tree(&app).await?;
+        let tree = self.live_tree(&app).await?;
         let pods = pods(&tree, &query);
         if pods.is_empty() {
             return Ok(Box::pin(futures::stream::iter([Ok(end())])));

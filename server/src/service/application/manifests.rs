@@ -210,12 +210,8 @@ impl Api {
             .filter(|template| is_chart(&template.r#type, template.enable_oci))
             .cloned()
             .collect();
-        let namespace = &app.metadata.namespace;
         Ok(Rendering {
-            instance: match namespace == self.plane.namespace() {
-                true => app.metadata.name.clone(),
-                false => format!("{namespace}_{}", app.metadata.name),
-            },
+            instance: self.plane.instance(app),
             refs: self.refs(app, sources),
             project,
             cluster,

@@ -97,7 +97,7 @@ impl Api {
             query.app_namespace(),
             &query.application_name,
         )?;
-        self.live.tree(&app).await
+        self.live_tree(&app).await
     }
 
     pub(super) async fn watch_tree(
@@ -157,7 +157,7 @@ impl Api {
         )?;
         let settings = self.plane.settings();
         let any = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
-        let items = self.live.managed(&app).await?.items.into_iter().filter(|item| {
+        let items = self.live_managed(&app).await?.into_iter().filter(|item| {
             any(query.group(), &item.group)
                 && any(query.kind(), &item.kind)
                 && any(query.namespace(), &item.namespace)
@@ -175,7 +175,7 @@ impl Api {
         app: &Granted<Arc<Application>, V>,
         wanted: &Wanted<'_>,
     ) -> Result<Found, Status> {
-        let tree = self.live.tree(app).await?;
+        let tree = self.live_tree(app).await?;
         let node = tree
             .nodes
             .into_iter()

@@ -37,7 +37,7 @@ impl Api {
         let app =
             self.gate
                 .open_app::<Get>(caller, query.project(), query.app_namespace(), &query.app_name)?;
-        let managed = self.live.managed(&app).await?.items;
+        let managed = self.live_managed(&app).await?;
         let pairs = pairs(query, &managed)?;
         let cluster = self.destination(&app)?;
         let rules = self.rules(&app);
