@@ -9,7 +9,7 @@
 //! - Keys on objects: [`annotation`], [`finalizer`], [`condition`], and [`tracking`], which says whose a resource is.
 //! - What operators configure: [`settings`] (`argocd-cm`), [`cluster_secret`], [`repository_secret`].
 //! - What a project permits: [`project`]; what it demands of sources: [`integrity`].
-//! - Wire: [`repository`] is the gRPC of the repository server, [`services`] that of the API server.
+//! - Wire: [`repository`] is the gRPC of the repository server, [`services`] that of the API server, which hands on [`events`].
 //! - Small languages that all of these use: [`duration`], [`glob`], [`git_url`].
 
 pub mod annotation;
@@ -17,6 +17,7 @@ pub mod cluster_secret;
 pub mod condition;
 pub mod crd;
 pub mod duration;
+pub mod events;
 pub mod finalizer;
 pub mod git_url;
 pub mod glob;

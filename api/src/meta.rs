@@ -428,6 +428,46 @@ impl JsonSchema for Time {
     }
 }
 
+/// A point in time, to the microsecond. Seconds 0 with nanos 0 is Go's zero time: `null` in JSON.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]
+pub struct MicroTime {
+    /// Seconds since 1970 in UTC.
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    /// What is more than them.
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
+}
+
+impl Serialize for MicroTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match (self.seconds, self.nanos) {
+            (0, 0) => serializer.serialize_none(),
+            (seconds, nanos) => {
+                let second = Time { seconds, nanos: 0 }.to_timestamp();
+                let second = second.strftime("%Y-%m-%dT%H:%M:%S");
+                serializer.collect_str(&format_args!(
+                    "{second}.{:06}Z",
+                    nanos.clamp(0, 999_999_999) / 1_000
+                ))
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MicroTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        let read: Timestamp = text
+            .parse()
+            .map_err(|error| D::Error::custom(format!("parse time {text:?}: {error}")))?;
+        Ok(Self {
+            seconds: read.as_second(),
+            nanos: read.subsec_nanosecond(),
+        })
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Values without a fixed shape
 

@@ -5,7 +5,7 @@
 //! the JSON of the REST API: field names as in the `.proto` files, zero values left out as Go leaves them out.
 #![allow(missing_docs, clippy::all, unreachable_pub)]
 
-pub use crate::repository;
+pub use crate::{events, repository};
 
 macro_rules! packages {
     ($($module:ident: $file:literal;)*) => {$(
@@ -21,7 +21,6 @@ packages! {
     applicationset: "applicationset";
     certificate: "certificate";
     cluster: "cluster";
-    events: "events";
     gpgkey: "gpgkey";
     notification: "notification";
     plugin: "plugin";

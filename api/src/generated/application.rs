@@ -1015,7 +1015,7 @@ pub mod application_service_client {
             &mut self,
             request: impl tonic::IntoRequest<super::ApplicationResourceEventsQuery>,
         ) -> std::result::Result<
-            tonic::Response<super::super::events::EventList>,
+            tonic::Response<crate::events::EventList>,
             tonic::Status,
         > {
             self.inner
@@ -1823,7 +1823,7 @@ pub mod application_service_server {
             &self,
             request: tonic::Request<super::ApplicationResourceEventsQuery>,
         ) -> std::result::Result<
-            tonic::Response<super::super::events::EventList>,
+            tonic::Response<crate::events::EventList>,
             tonic::Status,
         >;
         /// Server streaming response type for the Watch method.
@@ -2172,7 +2172,7 @@ pub mod application_service_server {
                         T: ApplicationService,
                     > tonic::server::UnaryService<super::ApplicationResourceEventsQuery>
                     for ListResourceEventsSvc<T> {
-                        type Response = super::super::events::EventList;
+                        type Response = crate::events::EventList;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,

@@ -369,7 +369,7 @@ pub mod application_set_service_client {
             &mut self,
             request: impl tonic::IntoRequest<super::ApplicationSetGetQuery>,
         ) -> std::result::Result<
-            tonic::Response<super::super::events::EventList>,
+            tonic::Response<crate::events::EventList>,
             tonic::Status,
         > {
             self.inner
@@ -483,7 +483,7 @@ pub mod application_set_service_server {
             &self,
             request: tonic::Request<super::ApplicationSetGetQuery>,
         ) -> std::result::Result<
-            tonic::Response<super::super::events::EventList>,
+            tonic::Response<crate::events::EventList>,
             tonic::Status,
         >;
         /// Server streaming response type for the Watch method.
@@ -856,7 +856,7 @@ pub mod application_set_service_server {
                         T: ApplicationSetService,
                     > tonic::server::UnaryService<super::ApplicationSetGetQuery>
                     for ListResourceEventsSvc<T> {
-                        type Response = super::super::events::EventList;
+                        type Response = crate::events::EventList;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,

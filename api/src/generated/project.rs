@@ -449,7 +449,7 @@ pub mod project_service_client {
             &mut self,
             request: impl tonic::IntoRequest<super::ProjectQuery>,
         ) -> std::result::Result<
-            tonic::Response<super::super::events::EventList>,
+            tonic::Response<crate::events::EventList>,
             tonic::Status,
         > {
             self.inner
@@ -595,7 +595,7 @@ pub mod project_service_server {
             &self,
             request: tonic::Request<super::ProjectQuery>,
         ) -> std::result::Result<
-            tonic::Response<super::super::events::EventList>,
+            tonic::Response<crate::events::EventList>,
             tonic::Status,
         >;
         async fn get_sync_windows_state(
@@ -1100,7 +1100,7 @@ pub mod project_service_server {
                         T: ProjectService,
                     > tonic::server::UnaryService<super::ProjectQuery>
                     for ListEventsSvc<T> {
-                        type Response = super::super::events::EventList;
+                        type Response = crate::events::EventList;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,

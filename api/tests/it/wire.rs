@@ -14,11 +14,12 @@ use prost_reflect::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use argosy_api::{meta, v1alpha1};
+use argosy_api::{events, meta, v1alpha1};
 
 const ARGO: &str = "github.com.argoproj.argo_cd.v3.pkg.apis.application.v1alpha1";
 const META: &str = "k8s.io.apimachinery.pkg.apis.meta.v1";
 const CORE: &str = "k8s.io.api.core.v1";
+const EVENTS: &str = "events";
 
 /// Reads bytes as a Rust struct; its bytes and its JSON.
 type Read = fn(&[u8]) -> (Vec<u8>, Json);
@@ -129,19 +130,22 @@ fn all() -> Vec<(String, Read)> {
     };
     all.extend(messages! { META, meta:
         ObjectMeta ObjectMeta; OwnerReference OwnerReference; ManagedFieldsEntry ManagedFieldsEntry; FieldsV1 FieldsV1;
-        ListMeta ListMeta; Time Time; GroupKind GroupKind; LabelSelector LabelSelector;
+        ListMeta ListMeta; Time Time; MicroTime MicroTime; GroupKind GroupKind; LabelSelector LabelSelector;
         LabelSelectorRequirement LabelSelectorRequirement;
     });
     all.extend(messages! { CORE, meta:
         LoadBalancerIngress LoadBalancerIngress; PortStatus PortStatus; NodeSystemInfo NodeSystemInfo;
         NodeSwapStatus NodeSwapStatus;
     });
+    all.extend(messages! { EVENTS, events:
+        EventList EventList; Event Event; EventSeries EventSeries; ObjectReference ObjectReference; EventSource EventSource;
+    });
     all
 }
 
 fn pool() -> DescriptorPool {
     let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
-    let files = protox::compile(["repository/repository.proto"], [protos]).unwrap();
+    let files = protox::compile(["repository/repository.proto", "events/events.proto"], [protos]).unwrap();
     DescriptorPool::from_file_descriptor_set(files).unwrap()
 }
 
@@ -174,7 +178,7 @@ fn no_message_is_forgotten() {
     let known: Vec<String> = all().into_iter().map(|(name, _)| name).collect();
     for message in pool().all_messages() {
         let name = message.full_name();
-        if [ARGO, META, CORE].contains(&message.package_name()) && !message.is_map_entry() {
+        if [ARGO, META, CORE, EVENTS].contains(&message.package_name()) && !message.is_map_entry() {
             assert!(known.iter().any(|own| own == name), "{name}");
         }
     }
@@ -257,6 +261,10 @@ fn filled(descriptor: &MessageDescriptor) -> DynamicMessage {
     let mut message = DynamicMessage::new(descriptor.clone());
     match descriptor.name() {
         "Time" => message.set_field_by_name("seconds", Value::I64(1_700_000_000)),
+        "MicroTime" => {
+            message.set_field_by_name("seconds", Value::I64(1_700_000_000));
+            message.set_field_by_name("nanos", Value::I32(1_234_000));
+        }
         "IntOrString" => {
             message.set_field_by_name("type", Value::I64(1));
             message.set_field_by_name("strVal", Value::String("25%".to_owned()));
@@ -348,6 +356,7 @@ fn expected_json(message: &DynamicMessage) -> Json {
     let own = descriptor.name();
     match own {
         "Time" => return "2023-11-14T22:13:20Z".into(),
+        "MicroTime" => return "2023-11-14T22:13:20.001234Z".into(),
         "IntOrString" => return "25%".into(),
         "RawExtension" | "JSON" | "FieldsV1" => return json!({"key": [1, "two", null]}),
         "OptionalMap" | "OptionalArray" => {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/account"
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/application"
+	"github.com/argoproj/argo-cd/v3/pkg/apiclient/events"
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/project"
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/session"
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/settings"
@@ -28,6 +29,7 @@ func (p *person) rest() {
 	for path, answer := range map[string]any{
 		"applications":                                                            &v1alpha1.ApplicationList{},
 		"applications/" + app:                                                     &v1alpha1.Application{},
+		"applications/" + app + "/events":                                         &events.EventList{},
 		"applications/" + app + "/resource-tree":                                  &v1alpha1.ApplicationTree{},
 		"applications/" + app + "/managed-resources":                              &application.ManagedResourcesResponse{},
 		"applications/" + app + "/manifests":                                      &apiclient.ManifestResponse{},

@@ -13,6 +13,7 @@ import (
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/account"
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/application"
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/cluster"
+	"github.com/argoproj/argo-cd/v3/pkg/apiclient/events"
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/gpgkey"
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/notification"
 	"github.com/argoproj/argo-cd/v3/pkg/apiclient/project"
@@ -107,6 +108,7 @@ var answers = map[string]message{
 	"session.GetUserInfoResponse":                &session.GetUserInfoResponse{},
 	"session.SessionResponse":                    &session.SessionResponse{},
 	"settings.Settings":                          &settings.Settings{},
+	"events.EventList":                           &events.EventList{},
 	"version.VersionMessage":                     &version.VersionMessage{},
 }
 
@@ -185,6 +187,10 @@ func (f filler) fill(value reflect.Value) {
 	switch value.Kind() {
 	case reflect.Bool:
 		value.SetBool(true)
+	case metav1.MicroTime:
+		micros := 1_700_000_000_000_000 + f.Int63n(1e14)
+		value.Set(reflect.ValueOf(metav1.NewMicroTime(time.UnixMicro(micros).UTC())))
+		return
 	case reflect.String:
 		value.SetString(f.word())
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
@@ -219,7 +225,7 @@ func (f filler) fill(value reflect.Value) {
 // isValue tells structs that stand for one value: they are written as a whole.
 func isValue(value reflect.Value) bool {
 	switch value.Interface().(type) {
-	case metav1.Time, runtime.RawExtension, apiextensions.JSON, metav1.FieldsV1, intstr.IntOrString:
+	case metav1.Time, metav1.MicroTime, runtime.RawExtension, apiextensions.JSON, metav1.FieldsV1, intstr.IntOrString:
 		return true
 	}
 	return false

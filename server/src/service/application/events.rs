@@ -18,7 +18,7 @@ pub(in crate::service) fn list(items: Vec<Bytes>) -> EventList {
         .iter()
         .filter_map(|bytes| serde_json::from_slice::<Event>(bytes).ok());
     EventList {
-        metadata: Some(Default::default()),
+        metadata: Default::default(),
         items: items.collect(),
     }
 }

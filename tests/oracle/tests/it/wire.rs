@@ -3,7 +3,7 @@
 //! empty, how times and numbers are written.
 
 use argosy_api::services::{
-    account, application, cluster, gpgkey, notification, project, repository, session, version,
+    account, application, cluster, events, gpgkey, notification, project, repository, session, version,
 };
 use argosy_api::v1alpha1;
 use argosy_object::Value;
@@ -146,6 +146,7 @@ const MESSAGES: &[(&str, Write)] = messages! {
     "application.ManagedResourcesResponse" write application::ManagedResourcesResponse;
     "application.ResourceActionsListResponse" write application::ResourceActionsListResponse;
     "cluster.ClusterResponse" write cluster::ClusterResponse;
+    "events.EventList" write events::EventList;
     "gpgkey.GnuPGPublicKeyCreateResponse" write gpgkey::GnuPgPublicKeyCreateResponse;
     "notification.TriggerList" write notification::TriggerList;
     "notification.ServiceList" write notification::ServiceList;
