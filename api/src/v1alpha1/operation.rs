@@ -104,12 +104,27 @@ pub struct SyncStrategyApply {
 }
 
 /// Apply and run hooks. JSON holds `force` directly, the wire holds it one message deeper.
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SyncStrategyHook {
     #[prost(message, required, tag = "1")]
     #[serde(flatten)]
     pub sync_strategy_apply: SyncStrategyApply,
+}
+
+/// By name, which a flattened field does not tell: readers that know keys in any case have to be told which there are.
+impl<'de> Deserialize<'de> for SyncStrategyHook {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Fields {
+            force: bool,
+        }
+        let Fields { force } = Fields::deserialize(deserializer)?;
+        Ok(SyncStrategyHook {
+            sync_strategy_apply: SyncStrategyApply { force },
+        })
+    }
 }
 
 /// The current or last operation.

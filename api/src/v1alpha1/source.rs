@@ -243,7 +243,7 @@ pub struct KustomizePatch {
 }
 
 /// Which resources a patch is for.
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KustomizeSelector {
     #[prost(message, required, tag = "1")]
@@ -255,6 +255,37 @@ pub struct KustomizeSelector {
     #[prost(string, tag = "3")]
     #[serde(skip_serializing_if = "String::is_empty")]
     pub label_selector: String,
+}
+
+/// By name, as [`super::SyncStrategyHook`] is read.
+impl<'de> Deserialize<'de> for KustomizeSelector {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Fields {
+            group: String,
+            version: String,
+            kind: String,
+            name: String,
+            namespace: String,
+            annotation_selector: String,
+            label_selector: String,
+        }
+        let fields = Fields::deserialize(deserializer)?;
+        Ok(KustomizeSelector {
+            res_id: KustomizeResId {
+                gvk: KustomizeGvk {
+                    group: fields.group,
+                    version: fields.version,
+                    kind: fields.kind,
+                },
+                name: fields.name,
+                namespace: fields.namespace,
+            },
+            annotation_selector: fields.annotation_selector,
+            label_selector: fields.label_selector,
+        })
+    }
 }
 
 /// A resource as Kustomize identifies it. Its three kind fields stand beside the names in JSON.

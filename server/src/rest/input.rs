@@ -262,6 +262,7 @@ mod tests {
         ApplicationQuery, ApplicationSyncRequest, ApplicationUpdateRequest,
     };
     use argosy_api::services::cluster::ClusterQuery;
+    use argosy_api::v1alpha1::KustomizeSelector;
     use serde::Deserialize;
     use serde_json::json;
 
@@ -313,7 +314,7 @@ mod tests {
     #[test]
     fn fields_of_a_body_are_found_in_any_case() {
         let mut input = Input::json(
-            json!({"Name": "a", "DRYRUN": true, "Strategy": {"Hook": {"force": true}},
+            json!({"Name": "a", "DRYRUN": true, "Strategy": {"Hook": {"Force": true}},
             "Resources": [{"Kind": "Pod", "name": "one"}], "other": 1}),
         );
         input.set("name", "b", false);
@@ -326,6 +327,15 @@ mod tests {
                 request.resources[0].name.as_str()
             ),
             ("Pod", "one")
+        );
+
+        // Fields that JSON holds inline in the message around them are no exception.
+        let selector = Input::json(json!({"Kind": "Deployment", "NAME": "web", "labelselector": "a=b"}));
+        let selector = KustomizeSelector::deserialize(selector).unwrap();
+        assert_eq!(selector.res_id.gvk.kind, "Deployment");
+        assert_eq!(
+            (selector.res_id.name.as_str(), selector.label_selector.as_str()),
+            ("web", "a=b")
         );
 
         // Keys of maps are people's own words.
