@@ -10,6 +10,7 @@ use argosy_diff::{Context, IgnoreRule, IgnoreRules, Options};
 use argosy_kube_io::target::{FieldValidation, Patch, Write};
 use argosy_object::schema::Schemas;
 use argosy_object::{Value, meta};
+use argosy_sync::options::{SyncOptions, resource_options};
 use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::Status;
 
@@ -82,7 +83,7 @@ impl Api {
             (of.live_state, of.target_state, of.modified) = ("null".to_owned(), target.to_string(), true);
             return Ok(of);
         };
-        let options = self.diff_options();
+        let options = self.diff_options(app, &target);
         let write = Write {
             dry_run: true,
             field_validation: FieldValidation::Ignore,
@@ -118,9 +119,16 @@ impl Api {
         Ok(of)
     }
 
-    fn diff_options(&self) -> Options {
+    fn diff_options(&self, app: &Application, target: &Value) -> Options {
+        let of_app = app
+            .spec
+            .sync_policy
+            .as_ref()
+            .map(|policy| policy.sync_options.as_slice());
+        let of_app = SyncOptions::parse(of_app.unwrap_or_default().iter().map(String::as_str));
         Options {
             server_side_apply: true,
+            strict: resource_options(&of_app, None, Some(target), None).strict,
             sensitive_annotations: self.plane.settings().config.sensitive_annotations.clone(),
             ..Options::default()
         }
