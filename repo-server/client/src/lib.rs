@@ -20,7 +20,7 @@ use argosy_api::repository::repo_server_service_client::RepoServerServiceClient;
 use argosy_api::repository::{
     AppList, GitDirectoriesRequest, GitDirectoriesResponse, GitFilesRequest, GitFilesResponse,
     HelmChartsRequest, HelmChartsResponse, ListAppsRequest, ListRefsRequest, ManifestFileChunk,
-    ManifestFileMetadata, ManifestRequest, ManifestRequestWithFiles, ManifestResponse, Refs,
+    ManifestFileMetadata, ManifestRequest, ManifestRequestWithFiles, ManifestResponse, PluginList, Refs,
     RepoAppDetailsResponse, RepoServerAppDetailsQuery, RepoServerRevisionChartDetailsRequest,
     RepoServerRevisionMetadataRequest, ResolveRevisionRequest, ResolveRevisionResponse,
     TestRepositoryRequest, TestRepositoryResponse, UpdateRevisionForPathsRequest,
@@ -288,6 +288,18 @@ impl RepoClient {
         let key = Key::of(request.repo.as_ref());
         self.call(&key, request, async |mut client, request| {
             client.list_apps(request).await
+        })
+        .await
+    }
+
+    /// The names of the config management plugins.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_plugins(&self) -> Result<PluginList, Error> {
+        // Any replica has the same sidecars.
+        self.call(&Key::of(None), (), async |mut client, request| {
+            client.list_plugins(request).await
         })
         .await
     }

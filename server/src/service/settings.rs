@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use argosy_api::services::cluster::settings_service_server::SettingsService;
 use argosy_api::services::cluster::{
-    GoogleAnalyticsConfig, Help, Settings, SettingsPluginsResponse, SettingsQuery,
+    GoogleAnalyticsConfig, Help, Plugin, Settings, SettingsPluginsResponse, SettingsQuery,
 };
 use tonic::{Request, Response, Status};
 
 use super::Api;
-use crate::auth;
+use crate::{auth, status};
 
 #[tonic::async_trait]
 impl SettingsService for Api {
@@ -48,7 +48,6 @@ impl SettingsService for Api {
                 .map(|each| each.name.clone())
                 .collect(),
             ui_css_url: text("ui.cssurl"),
-            password_pattern: settings.password_pattern.clone(),
             tracking_method: settings.config.tracking.method.as_str().to_owned(),
             exec_enabled: is_true("exec.enabled"),
             apps_in_any_namespace_enabled: self.plane.has_other_namespaces(),
@@ -59,9 +58,11 @@ impl SettingsService for Api {
             resource_view_enabled: !is_true("ui.view.resources.disabled"),
             ..Settings::default()
         };
-        let known =
-            auth::caller(&request).is_ok_and(|caller| caller.user().is_some() || self.options.auth_disabled);
-        if known {
+        let logged_in = auth::caller(&request).is_ok_and(|caller| caller.user().is_some());
+        if logged_in {
+            answer.password_pattern.clone_from(&settings.password_pattern);
+        }
+        if logged_in || self.options.auth_disabled {
             answer.ui_banner_content = text("ui.bannercontent");
             answer.ui_banner_url = text("ui.bannerurl");
             answer.ui_banner_permanent = is_true("ui.bannerpermanent");
@@ -77,6 +78,10 @@ impl SettingsService for Api {
         request: Request<SettingsQuery>,
     ) -> Result<Response<SettingsPluginsResponse>, Status> {
         auth::caller(&request)?;
-        Ok(Response::new(SettingsPluginsResponse::default()))
+        let listed = self.repo.list_plugins().await.map_err(status::repo)?;
+        let plugins = listed.items.into_iter().map(|found| Plugin { name: found.name });
+        Ok(Response::new(SettingsPluginsResponse {
+            plugins: plugins.collect(),
+        }))
     }
 }
