@@ -260,21 +260,29 @@ impl Api {
         })
     }
 
+    /// The source that a question about a revision is about, with the repository that has it.
+    fn asked_source(
+        &self,
+        caller: &Caller,
+        query: &RevisionMetadataQuery,
+    ) -> Result<(ApplicationSource, Repository), Status> {
+        let app = self
+            .gate
+            .open_app::<Get>(caller, query.project(), query.app_namespace(), &query.name)?;
+        let source = Self::source_of(&app, query)?;
+        let settings = self.plane.settings();
+        let repo = settings.repository(&source.repo_url, project_of(&app));
+        Ok((source, repo))
+    }
+
     pub(super) async fn revision(
         &self,
         caller: &Caller,
         query: &RevisionMetadataQuery,
     ) -> Result<RevisionMetadata, Status> {
-        let app = self
-            .gate
-            .open_app::<Get>(caller, query.project(), query.app_namespace(), &query.name)?;
-        let source = Self::source_of(&app, query)?;
+        let (_, repo) = self.asked_source(caller, query)?;
         let request = RepoServerRevisionMetadataRequest {
-            repo: Some(
-                self.plane
-                    .settings()
-                    .repository(&source.repo_url, project_of(&app)),
-            ),
+            repo: Some(repo),
             revision: query.revision.clone(),
             ..RepoServerRevisionMetadataRequest::default()
         };
@@ -284,30 +292,33 @@ impl Api {
             .map_err(status::repo)
     }
 
+    /// A question about the chart or artifact of a source that is one, as `is_one` says; else `refusal` is the answer.
+    fn artifact(
+        &self,
+        caller: &Caller,
+        query: &RevisionMetadataQuery,
+        is_one: impl FnOnce(&ApplicationSource) -> bool,
+        refusal: String,
+    ) -> Result<RepoServerRevisionChartDetailsRequest, Status> {
+        let (source, repo) = self.asked_source(caller, query)?;
+        if !is_one(&source) {
+            return Err(Status::invalid_argument(refusal));
+        }
+        Ok(RepoServerRevisionChartDetailsRequest {
+            repo: Some(repo),
+            name: source.chart,
+            revision: query.revision.clone(),
+        })
+    }
+
     pub(super) async fn oci_metadata(
         &self,
         caller: &Caller,
         query: &RevisionMetadataQuery,
     ) -> Result<OciMetadata, Status> {
-        let app = self
-            .gate
-            .open_app::<Get>(caller, query.project(), query.app_namespace(), &query.name)?;
-        let source = Self::source_of(&app, query)?;
-        if !source.repo_url.starts_with("oci://") {
-            return Err(Status::invalid_argument(format!(
-                "the source of application {} is no OCI artifact",
-                query.name
-            )));
-        }
-        let request = RepoServerRevisionChartDetailsRequest {
-            repo: Some(
-                self.plane
-                    .settings()
-                    .repository(&source.repo_url, project_of(&app)),
-            ),
-            name: source.chart.clone(),
-            revision: query.revision.clone(),
-        };
+        let refusal = format!("the source of application {} is no OCI artifact", query.name);
+        let is_one = |source: &ApplicationSource| source.repo_url.starts_with("oci://");
+        let request = self.artifact(caller, query, is_one, refusal)?;
         self.repo.get_oci_metadata(request).await.map_err(status::repo)
     }
 
@@ -316,25 +327,9 @@ impl Api {
         caller: &Caller,
         query: &RevisionMetadataQuery,
     ) -> Result<ChartDetails, Status> {
-        let app = self
-            .gate
-            .open_app::<Get>(caller, query.project(), query.app_namespace(), &query.name)?;
-        let source = Self::source_of(&app, query)?;
-        if source.chart.is_empty() {
-            return Err(Status::invalid_argument(format!(
-                "no chart found for application: {}",
-                query.name
-            )));
-        }
-        let request = RepoServerRevisionChartDetailsRequest {
-            repo: Some(
-                self.plane
-                    .settings()
-                    .repository(&source.repo_url, project_of(&app)),
-            ),
-            name: source.chart.clone(),
-            revision: query.revision.clone(),
-        };
+        let refusal = format!("no chart found for application: {}", query.name);
+        let is_one = |source: &ApplicationSource| !source.chart.is_empty();
+        let request = self.artifact(caller, query, is_one, refusal)?;
         self.repo
             .get_revision_chart_details(request)
             .await
