@@ -7,6 +7,9 @@
 
 pub use crate::{events, repository};
 
+/// The services of the API server with all that they speak of, as `google.protobuf.FileDescriptorSet`.
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
+
 macro_rules! packages {
     ($($module:ident: $file:literal;)*) => {$(
         pub mod $module {

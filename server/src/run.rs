@@ -26,6 +26,7 @@ use argosy_runtime::clock::{Clock, System};
 use argosy_runtime::tasks::Tasks;
 use argosy_runtime::{log, metrics as port};
 use tokio::net::TcpListener;
+use tonic::server::NamedService;
 use tonic::service::Routes;
 
 use crate::args::{Args, ENV_PREFIX, METRICS_PORT};
@@ -43,7 +44,7 @@ use crate::state::write::Change;
 use crate::targets::Targets;
 use crate::web::Web;
 use crate::webhook::Webhooks;
-use crate::{state, tls};
+use crate::{reflection, state, tls};
 
 /// Files that people send along are held whole, of so many requests at the same time.
 const UPLOADS_MAX: usize = 4;
@@ -154,7 +155,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         follow_certificate(tasks, &plane, &config);
     }
     let front = Arc::new(Front {
-        routes: routes(&api, args.grpc_max_size << 20).await,
+        routes: routes(&api, args.grpc_max_size << 20).await?,
         web: Web {
             rest: Rest::new(&api),
             webhooks: Webhooks::start(tasks, plane.clone(), metrics.clone()),
@@ -285,17 +286,18 @@ fn follow_certificate(
     });
 }
 
-async fn routes(api: &Arc<Api>, max: usize) -> Routes {
+async fn routes(api: &Arc<Api>, max: usize) -> anyhow::Result<Routes> {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter
         .set_service_status("", tonic_health::ServingStatus::Serving)
         .await;
+    let mut names = vec![name_of(&health)];
     let mut routes = Routes::new(health);
     macro_rules! add {
         ($($service:ident)*) => {$(
-            routes = routes.add_service(
-                $service::from_arc(api.clone()).max_decoding_message_size(max).max_encoding_message_size(max),
-            );
+            let service = $service::from_arc(api.clone());
+            names.push(name_of(&service));
+            routes = routes.add_service(service.max_decoding_message_size(max).max_encoding_message_size(max));
         )*};
     }
     add! {
@@ -303,5 +305,9 @@ async fn routes(api: &Arc<Api>, max: usize) -> Routes {
         ClusterServiceServer SettingsServiceServer GpgKeyServiceServer NotificationServiceServer
         ProjectServiceServer RepoCredsServiceServer RepositoryServiceServer SessionServiceServer VersionServiceServer
     }
-    routes.prepare()
+    Ok(reflection::add(routes, &names)?.prepare())
+}
+
+fn name_of<S: NamedService>(_: &S) -> &'static str {
+    S::NAME
 }

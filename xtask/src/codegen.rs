@@ -51,6 +51,24 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("version", &["version/version.proto"]),
 ];
 
+/// What the API server tells of itself by gRPC's reflection: its services and all that they speak of.
+const REFLECTED: &[&str] = &[
+    "account/account.proto",
+    "application/application.proto",
+    "applicationset/applicationset.proto",
+    "certificate/certificate.proto",
+    "cluster/cluster.proto",
+    "gpgkey/gpgkey.proto",
+    "notification/notification.proto",
+    "project/project.proto",
+    "repocreds/repocreds.proto",
+    "repository/service.proto",
+    "session/session.proto",
+    "settings/settings.proto",
+    "version/version.proto",
+];
+const DESCRIPTORS: &str = "descriptors.bin";
+
 /// Writes `api/src/generated`, or with `check` compares and writes nothing.
 ///
 /// # Errors
@@ -61,19 +79,29 @@ pub(crate) fn run(check: bool) -> Result<()> {
     let fresh = tempfile::tempdir().context("make a folder for generated code")?;
     generate(&api.join("proto"), fresh.path())?;
 
+    let mut made = vec![(DESCRIPTORS.to_owned(), descriptors(&api.join("proto"))?)];
     for (package, _) in PACKAGES {
         let name = format!("{package}.rs");
-        let code =
-            fs::read_to_string(fresh.path().join(&name)).with_context(|| format!("read the new {name}"))?;
+        let code = fs::read(fresh.path().join(&name)).with_context(|| format!("read the new {name}"))?;
+        made.push((name, code));
+    }
+    for (name, bytes) in made {
         let target = committed.join(&name);
         if !check {
             fs::create_dir_all(&committed)?;
-            fs::write(&target, code).with_context(|| format!("write {}", target.display()))?;
-        } else if fs::read_to_string(&target).ok().as_deref() != Some(&code) {
+            fs::write(&target, bytes).with_context(|| format!("write {}", target.display()))?;
+        } else if fs::read(&target).ok().as_deref() != Some(&bytes) {
             bail!("api/src/generated/{name} is not what api/proto makes: run `cargo xtask codegen`");
         }
     }
     Ok(())
+}
+
+fn descriptors(protos: &Path) -> Result<Vec<u8>> {
+    let mut compiler = protox::Compiler::new([protos])?;
+    compiler.include_imports(true).include_source_info(false);
+    compiler.open_files(REFLECTED).context("compile api/proto")?;
+    Ok(compiler.encode_file_descriptor_set())
 }
 
 fn generate(protos: &Path, out: &Path) -> Result<()> {

@@ -8,6 +8,7 @@ mod lists;
 mod login;
 mod raw;
 mod redis;
+mod reflection;
 mod rest;
 mod services;
 mod world;
