@@ -112,8 +112,8 @@ impl Api {
             project: project.to_owned(),
             ..Repository::default()
         };
-        self.gate
-            .open::<Get, _>(caller, self.plane.shut_repository(false, String::new(), unknown))?;
+        let unknown = self.plane.shut_repository(false, String::new(), unknown);
+        self.gate.open_found::<Get, _>(caller, Some(unknown))?;
         Ok(self.plane.settings().repository(&url, project))
     }
 

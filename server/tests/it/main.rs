@@ -11,4 +11,5 @@ mod redis;
 mod reflection;
 mod rest;
 mod services;
+mod uniform;
 mod world;
