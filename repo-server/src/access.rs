@@ -33,11 +33,11 @@ pub fn kind(repo: &Repository, chart: &str) -> RepoKind {
 /// # Errors
 /// [`Error::Repository`] for a URL that is not allowed.
 pub fn git(repo: &Repository) -> Result<Access> {
-    Access::new(
-        &repo.repo,
-        credentials(repo),
-        u32::try_from(repo.depth).unwrap_or(0),
-    )
+    let depth = u32::try_from(repo.depth).unwrap_or(0);
+    Ok(Access {
+        lfs: repo.enable_lfs,
+        ..Access::new(&repo.repo, credentials(repo), depth)?
+    })
 }
 
 /// Access to a chart repository.
@@ -137,9 +137,10 @@ pub fn find(url: &str, repos: &[Repository], templates: &[RepoCreds]) -> Reposit
     repo
 }
 
-/// Names as whom a repository is read, saying nothing about it.
+/// Names as whom a repository is read, saying nothing about it, and whether its LFS pointers are.
 pub(crate) fn class(repo: &Repository) -> String {
-    credentials(repo).fingerprint()
+    let whom = credentials(repo).fingerprint();
+    if repo.enable_lfs { whom + " lfs" } else { whom }
 }
 
 /// As [`class`], for a credential template.

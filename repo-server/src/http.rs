@@ -5,8 +5,8 @@ use crate::egress::{self, Egress, NamedBy, Resolver};
 use crate::error::{Error, Result};
 use crate::git::{Credentials, Secret, TrustStore, redact};
 use futures::StreamExt as _;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Redirects followed for one request.
@@ -18,6 +18,46 @@ pub struct Http {
     egress: Egress,
     timeout: Duration,
     clients: Mutex<HashMap<(String, String, NamedBy), reqwest::Client>>,
+}
+
+/// One request.
+pub(crate) struct Call<'a> {
+    pub(crate) url: &'a str,
+    /// The repository for which the credentials were given: they go to its origin alone.
+    pub(crate) owner: &'a str,
+    pub(crate) credentials: &'a Credentials,
+    /// The credentials may go anywhere.
+    pub(crate) everywhere: bool,
+    /// Further headers, as the server asked for them.
+    pub(crate) headers: &'a BTreeMap<String, String>,
+    /// What is posted, with its media type; without it the URL is got.
+    pub(crate) json: Option<(&'static str, String)>,
+    /// Largest body of the answer.
+    pub(crate) limit: u64,
+}
+
+impl<'a> Call<'a> {
+    /// Gets a URL as nobody.
+    pub(crate) fn to(url: &'a str) -> Call<'a> {
+        static NOBODY: LazyLock<Credentials> = LazyLock::new(Credentials::default);
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        Call {
+            url,
+            owner: "",
+            credentials: &NOBODY,
+            everywhere: false,
+            headers: &NONE,
+            json: None,
+            limit: 0,
+        }
+    }
+
+    fn attempted(&self) -> &'static str {
+        match self.json {
+            Some(_) => "failed to post to",
+            None => "failed to get",
+        }
+    }
 }
 
 /// A body and what the server said about it.
@@ -52,6 +92,22 @@ impl Http {
         everywhere: bool,
         limit: u64,
     ) -> Result<Fetched> {
+        self.call(Call {
+            owner,
+            credentials,
+            everywhere,
+            limit,
+            ..Call::to(url)
+        })
+        .await
+    }
+
+    /// Gets a URL, or posts to it.
+    ///
+    /// # Errors
+    /// [`Error::Fetch`], [`Error::Authentication`], [`Error::Limit`].
+    pub(crate) async fn call(&self, call: Call<'_>) -> Result<Fetched> {
+        let Call { url, credentials, .. } = call;
         let parsed = url::Url::parse(url).map_err(|e| Error::Repository {
             url: crate::git::url::display(url),
             message: format!("the URL is not valid: {e}"),
@@ -62,7 +118,7 @@ impl Http {
                 message: "only http and https URLs are allowed".into(),
             });
         }
-        let owner = url::Url::parse(owner).ok();
+        let owner = url::Url::parse(call.owner).ok();
         let same = owner
             .as_ref()
             .is_some_and(|owner| owner.origin() == parsed.origin());
@@ -71,7 +127,7 @@ impl Http {
         } else {
             NamedBy::Content
         };
-        let allowed = same || everywhere;
+        let allowed = same || call.everywhere;
         let anonymous = Credentials {
             insecure: credentials.insecure,
             proxy: credentials.proxy.clone(),
@@ -80,17 +136,34 @@ impl Http {
         };
         let used = if allowed { credentials } else { &anonymous };
         let shown = crate::git::url::display(url);
+        let attempted = call.attempted();
         let failed = |e: reqwest::Error| Error::Fetch {
-            attempted: "failed to get",
+            attempted,
             url: shown.clone(),
             message: redact(&chain(&e), credentials, None),
         };
         let client = self.client(&parsed, used, named_by)?;
-        let mut request = client.get(parsed.clone());
-        if !used.bearer_token.is_empty() {
+        let mut request = match call.json {
+            Some((media_type, body)) => client
+                .post(parsed.clone())
+                .header("content-type", media_type)
+                .header("accept", media_type)
+                .body(body),
+            None => client.get(parsed.clone()),
+        };
+        let authorised = call
+            .headers
+            .keys()
+            .any(|name| name.eq_ignore_ascii_case("authorization"));
+        if authorised {
+            // Whoever sent us here said what to show.
+        } else if !used.bearer_token.is_empty() {
             request = request.bearer_auth(used.bearer_token.expose());
         } else if !used.username.is_empty() || !used.password.is_empty() {
             request = request.basic_auth(&used.username, Some(used.password.expose()));
+        }
+        for (name, value) in call.headers {
+            request = request.header(name, value);
         }
         let response = request.send().await.map_err(failed)?;
         let status = response.status();
@@ -102,7 +175,7 @@ impl Http {
         }
         if !status.is_success() {
             return Err(Error::Fetch {
-                attempted: "failed to get",
+                attempted,
                 url: shown.clone(),
                 message: format!("the server answered {status}"),
             });
@@ -111,10 +184,10 @@ impl Http {
         let mut stream = response.bytes_stream();
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(failed)?;
-            if (body.len() + chunk.len()) as u64 > limit {
+            if (body.len() + chunk.len()) as u64 > call.limit {
                 return Err(Error::Limit {
                     which: format!("size of {shown}"),
-                    limit: format!("{limit} bytes"),
+                    limit: format!("{} bytes", call.limit),
                 });
             }
             body.extend_from_slice(&chunk);

@@ -577,8 +577,11 @@ impl Renderer {
         key.request(request);
         for (name, tree) in refs {
             key.add(name);
-            if let (Tree::Git(tree), Some(_)) = (tree, located) {
-                key.add(&tree.root_id());
+            if let Tree::Git(tree) = tree {
+                key.add(if tree.reads_lfs() { "lfs" } else { "" });
+                if located.is_some() {
+                    key.add(&tree.root_id());
+                }
             }
         }
         if let Some(located) = located {

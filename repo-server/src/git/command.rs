@@ -31,14 +31,31 @@ pub(super) struct Command<'a> {
 impl Command<'_> {
     /// Runs git and gives its output.
     pub(super) async fn run(&self, arguments: &[&str]) -> Result<Vec<u8>> {
-        let session = Session::new(
+        self.run_as("git", arguments, &self.session()?).await
+    }
+
+    /// Asks the host of an SSH repository, as git would, and gives its answer.
+    pub(super) async fn ssh(&self, port: u16, host: &str, question: &str) -> Result<Vec<u8>> {
+        let session = self.session()?;
+        let ssh = session.env.iter().find(|(name, _)| name == "GIT_SSH_COMMAND");
+        let script = format!("{} \"$@\"", ssh.map_or("ssh", |(_, command)| command));
+        let port = port.to_string();
+        let arguments = ["-c", &script, "ssh", "-p", &port, "--", host, question];
+        self.run_as("sh", &arguments, &session).await
+    }
+
+    fn session(&self) -> Result<Session> {
+        Session::new(
             self.scratch,
             self.url,
             self.addresses,
             self.credentials,
             self.trust,
-        )?;
-        let mut command = tokio::process::Command::new("git");
+        )
+    }
+
+    async fn run_as(&self, program: &str, arguments: &[&str], session: &Session) -> Result<Vec<u8>> {
+        let mut command = tokio::process::Command::new(program);
         command
             .args(arguments)
             .env_clear()

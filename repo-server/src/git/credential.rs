@@ -428,6 +428,6 @@ fn quote(text: &str) -> String {
     out
 }
 
-fn shell_quote(text: &str) -> String {
+pub(super) fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

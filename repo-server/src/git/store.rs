@@ -128,7 +128,7 @@ impl Repo {
     }
 }
 
-/// Bytes of a store's packs: all that is fetched is packed.
+/// Bytes of a store: its packs (all that is fetched is packed) and LFS objects.
 pub(super) fn bytes(dir: &Path) -> u64 {
     let packs = fs::read_dir(dir.join("objects/pack"))
         .into_iter()
@@ -137,7 +137,8 @@ pub(super) fn bytes(dir: &Path) -> u64 {
     packs
         .filter_map(|file| file.metadata().ok())
         .map(|file| file.len())
-        .sum()
+        .sum::<u64>()
+        + super::lfs::bytes(dir)
 }
 
 /// Removes what a git that was killed leaves behind: locks, and packs that were not finished. Only for a store that no git

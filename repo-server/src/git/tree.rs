@@ -1,6 +1,7 @@
 //! The files of one commit, read straight from the objects.
 
 use super::Repo;
+use super::lfs::Lfs;
 use super::submodule::{self, Modules};
 use crate::error::{Error, Result};
 use crate::tree::{Node, Raw, RawEntry, RawKind};
@@ -13,6 +14,8 @@ pub struct GitTree {
     root: gix::ObjectId,
     /// Fetched submodules by the commits that this tree, or one of them, names.
     modules: Arc<Modules>,
+    /// Where the content of pointers is, if they are read as what they stand for. Those of submodules are not.
+    lfs: Option<Arc<Lfs>>,
 }
 
 type Listing = Arc<Vec<RawEntry>>;
@@ -42,12 +45,30 @@ impl GitTree {
             repo,
             root,
             modules: submodule::none(),
+            lfs: None,
         }
     }
 
     /// Id of the whole tree: equal trees have equal ids, in every commit and repository.
     pub fn root_id(&self) -> String {
-        self.root.to_hex().to_string()
+        let id = self.root.to_hex();
+        if self.reads_lfs() {
+            format!("{id}-lfs")
+        } else {
+            id.to_string()
+        }
+    }
+
+    /// Whether pointers are read as what they stand for.
+    pub fn reads_lfs(&self) -> bool {
+        self.lfs.is_some()
+    }
+
+    pub(super) fn with_lfs(self, lfs: Lfs) -> GitTree {
+        GitTree {
+            lfs: Some(Arc::new(lfs)),
+            ..self
+        }
     }
 
     /// A directory of this tree as a tree of its own.
@@ -137,7 +158,7 @@ impl GitTree {
 
 impl Raw for GitTree {
     fn root(&self) -> String {
-        self.root_id()
+        self.root.to_hex().to_string()
     }
 
     fn list(&self, id: &str) -> Result<Listing> {
@@ -177,6 +198,10 @@ impl Raw for GitTree {
             });
         }
         let mut blob = repo.find_blob(id).map_err(|e| broken(&e))?;
-        Ok(blob.take_data())
+        let data = blob.take_data();
+        match &tree.lfs {
+            Some(lfs) => lfs.content(data, limit, shown),
+            None => Ok(data),
+        }
     }
 }

@@ -320,9 +320,9 @@ async fn a_server_that_never_answers_is_given_up() {
 }
 
 /// An SSH server of the test, with its own keys.
-struct Sshd {
+pub(crate) struct Sshd {
     process: std::process::Child,
-    port: u16,
+    pub(crate) port: u16,
     dir: tempfile::TempDir,
 }
 
@@ -335,6 +335,11 @@ impl Drop for Sshd {
 
 impl Sshd {
     fn start() -> Sshd {
+        Sshd::start_with(|_| String::new())
+    }
+
+    /// With more lines of configuration, which may name files of its folder.
+    pub(crate) fn start_with(more: impl FnOnce(&Path) -> String) -> Sshd {
         let program = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd"]
             .iter()
             .map(PathBuf::from)
@@ -360,9 +365,10 @@ impl Sshd {
         let path = |name: &str| dir.path().join(name).display().to_string();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\n\
-             UsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nAcceptEnv GIT_PROTOCOL\n",
+             UsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nAcceptEnv GIT_PROTOCOL\n{}",
             path("host"),
             path("user.pub"),
+            more(dir.path()),
         );
         std::fs::write(dir.path().join("config"), config).unwrap();
         // As root it wants the directory that its package's service makes.
@@ -376,11 +382,11 @@ impl Sshd {
         Sshd { process, port, dir }
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(name)).unwrap()
     }
 
-    async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         for _ in 0..200 {
             if tokio::net::TcpStream::connect(("127.0.0.1", self.port))
                 .await

@@ -9,6 +9,7 @@ mod git;
 mod hostile_bytes;
 mod hostile_files;
 mod jail;
+mod lfs;
 mod mutual_tls;
 mod plugins;
 mod render;
