@@ -3,20 +3,27 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use argosy_api::services::plugin::EnvEntry;
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
 
 /// What is kept of the standard error of a command, for the message about its failure.
-const MAX_STDERR: u64 = 64 << 10;
+const MAX_STDERR: usize = 64 << 10;
+
+/// A command that has taken too long is listened to for so much longer, once it is asked to end: who waits for the answer does not
+/// wait much longer either.
+const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// Limits of one command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) deadline: Duration,
+    /// How long a command that has been asked to end may take to do so.
+    pub(crate) grace: Duration,
     /// Bytes of its standard output.
     pub(crate) output: u64,
 }
@@ -68,9 +75,16 @@ pub(crate) async fn run(
     let child = spawned.map_err(|error| failed(format!("to start: {error}"), String::new()))?;
     let mut group = Group {
         id: child.id().and_then(|id| Pid::from_raw(id.cast_signed())),
-        child,
+        child: Some(child),
+        grace: limits.grace,
     };
-    let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
+    let id = group.id;
+    let Some(child) = &mut group.child else {
+        return Err(failed("to start: there is no process".into(), String::new()));
+    };
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    // What has been said counts also where the end is not waited for.
+    let said = Mutex::new(Vec::new());
     let work = async {
         let output = async {
             let output = read(stdout, limits.output + 1).await;
@@ -80,43 +94,56 @@ pub(crate) async fn run(
             }
             Some(output)
         };
-        let error = read(stderr, MAX_STDERR);
-        let (output, error) = tokio::join!(output, error);
-        let error = String::from_utf8_lossy(&error).into_owned();
+        let (output, ()) = tokio::join!(output, listen(stderr, &said));
+        let error = text(&said);
         let Some(output) = output else {
             return Err(failed(
                 format!("as it printed more than {} bytes", limits.output),
                 error,
             ));
         };
-        match group.child.wait().await {
+        match child.wait().await {
             Ok(status) if status.success() => Ok(output),
             Ok(status) => Err(failed(cause(status), error)),
             Err(e) => Err(failed(e.to_string(), error)),
         }
     };
-    let Ok(outcome) = tokio::time::timeout(limits.deadline, work).await else {
+    tokio::pin!(work);
+    let Ok(outcome) = tokio::time::timeout(limits.deadline, &mut work).await else {
+        signal(id, Signal::TERM);
+        let _ = tokio::time::timeout(LAST_WORDS, &mut work).await;
         let after = limits.deadline.as_secs_f64();
-        return Err(failed(format!("timeout after {after:.1} s"), String::new()));
+        return Err(failed(format!("timeout after {after:.1} s"), text(&said)));
     };
-    let text = String::from_utf8(outcome?)
+    let printed = String::from_utf8(outcome?)
         .map_err(|_| failed("as it printed what is not UTF-8".into(), String::new()))?;
-    Ok(text.strip_suffix('\n').map(str::to_owned).unwrap_or(text))
+    Ok(printed.strip_suffix('\n').map(str::to_owned).unwrap_or(printed))
 }
 
-/// Reads to the end, keeps the beginning.
+fn text(said: &Mutex<Vec<u8>>) -> String {
+    let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// Reads to the end, or until there is more than is wanted.
 async fn read(from: Option<impl AsyncRead + Unpin>, limit: u64) -> Vec<u8> {
     let mut kept = Vec::new();
-    let Some(mut from) = from else { return kept };
-    // What breaks off here shows in the exit status.
-    let _ = (&mut from).take(limit).read_to_end(&mut kept).await;
-    if (kept.len() as u64) < limit {
-        return kept;
-    }
-    if limit == MAX_STDERR {
-        let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    if let Some(from) = from {
+        // What breaks off here shows in the exit status.
+        let _ = from.take(limit).read_to_end(&mut kept).await;
     }
     kept
+}
+
+/// Reads to the end, and keeps the beginning where it is seen at once.
+async fn listen(from: Option<impl AsyncRead + Unpin>, kept: &Mutex<Vec<u8>>) {
+    let Some(mut from) = from else { return };
+    let mut buffer = vec![0; 8 << 10];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_STDERR.saturating_sub(kept.len());
+        kept.extend_from_slice(&buffer[..count.min(room)]);
+    }
 }
 
 /// As Go prints it.
@@ -129,18 +156,37 @@ fn cause(status: std::process::ExitStatus) -> String {
     }
 }
 
-/// A process and what it started; all of it is killed when this goes, which is at once when the process has ended.
+/// A process and what it started. When this goes, all of it is killed: at once if the process has ended, else some time after it
+/// has been asked to end.
 struct Group {
-    child: Child,
+    child: Option<Child>,
     id: Option<Pid>,
+    grace: Duration,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            // It fails where nothing of the group is left.
-            let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
+        let (id, grace) = (self.id, self.grace);
+        let running = self.child.take();
+        let running = running.and_then(|mut child| matches!(child.try_wait(), Ok(None)).then_some(child));
+        match (running, tokio::runtime::Handle::try_current()) {
+            (Some(mut child), Ok(runtime)) => {
+                signal(id, Signal::TERM);
+                runtime.spawn(async move {
+                    // Not waited for, it keeps its number, which is nobody else's then.
+                    let _ = tokio::time::timeout(grace, child.wait()).await;
+                    signal(id, Signal::KILL);
+                });
+            }
+            _ => signal(id, Signal::KILL),
         }
+    }
+}
+
+/// It fails where nothing of the group is left.
+fn signal(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        let _ = rustix::process::kill_process_group(group, signal);
     }
 }
 
@@ -151,6 +197,7 @@ mod tests {
 
     const LIMITS: Limits = Limits {
         deadline: Duration::from_secs(20),
+        grace: Duration::from_secs(20),
         output: 1000,
     };
 
@@ -216,18 +263,43 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_takes_too_long_is_asked_to_end_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let short = Limits {
+            deadline: Duration::from_millis(500),
+            ..LIMITS
+        };
+        let script = shell(
+            "trap 'echo unlocked >&2; echo > ended; exit 0' TERM; echo locked >&2; while :; do sleep 0.1; done",
+        );
+        let error = run(&script, folder.path(), &[], short).await.unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("failed timeout after 0.5 s: locked"), "{error}");
+        let ended = folder.path().join("ended");
+        for _ in 0..400 {
+            if ended.exists() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("it was not asked, or had no time");
+    }
+
+    #[tokio::test]
     async fn a_deadline_ends_a_command_and_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let short = Limits {
-            deadline: Duration::from_millis(300),
+            deadline: Duration::from_millis(500),
+            grace: Duration::from_millis(500),
             ..LIMITS
         };
-        let script = shell("sleep 600 & echo $! > child; wait");
+        // It does not listen when it is asked to end.
+        let script = shell("trap '' TERM; sleep 600 & echo $! > child; echo waiting >&2; wait");
         let error = run(&script, folder.path(), &[], short)
             .await
             .unwrap_err()
             .to_string();
-        assert!(error.ends_with("failed timeout after 0.3 s"), "{error}");
+        assert!(error.ends_with("failed timeout after 0.5 s: waiting"), "{error}");
         let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
         let stat = format!("/proc/{}/stat", child.trim());
         // Gone, or dead and not yet buried by whoever inherited it.

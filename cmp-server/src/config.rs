@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use argosy_api::meta::null_as_default;
 use argosy_api::services::repository::ParameterAnnouncement;
+use argosy_object::yaml;
 use serde::Deserialize;
 
 /// The name of the file in the configuration folder.
@@ -127,11 +128,22 @@ impl Plugin {
             path: path.clone(),
             source,
         })?;
-        let value = argosy_object::yaml::parse(&text, &argosy_object::yaml::Limits::default());
-        let plugin = value
-            .map_err(|error| error.to_string())
-            .and_then(|value| serde_json::from_value::<Plugin>(value).map_err(|error| error.to_string()))
-            .map_err(|message| Error::Parse { path, message })?;
+        let parse = || {
+            let documents = yaml::parse_all(text.as_bytes(), &yaml::Limits::default());
+            let mut documents = documents.map_err(|error| error.to_string())?;
+            if let [_, second, ..] = &documents[..] {
+                return Err(format!(
+                    "line {}: a second document begins, and a plugin is one",
+                    second.line
+                ));
+            }
+            let value = documents.pop().map(|document| document.value);
+            serde_json::from_value::<Plugin>(value.unwrap_or_default()).map_err(|error| error.to_string())
+        };
+        let plugin = parse().map_err(|message| Error::Parse {
+            path: path.clone(),
+            message,
+        })?;
         plugin.check()?;
         Ok(plugin)
     }
@@ -225,6 +237,18 @@ mod tests {
         assert_eq!(plugin.name(), "cue");
         assert_eq!(plugin.spec.generate.line().unwrap(), ["cue"]);
         assert_eq!(plugin.discovery(), Discovery::None);
+    }
+
+    #[test]
+    fn a_second_document_is_an_error_that_says_where() {
+        let text = format!("{HEAD}spec:\n  generate:\n    command: [cue]\n");
+        assert!(read(&format!("---\n{text}---\n# nothing more\n")).is_ok());
+        let error = read(&format!("{text}---\n{text}")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("parse ")
+                && error.ends_with("line 9: a second document begins, and a plugin is one"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub struct Args {
     /// Deadline of each command of the plugin.
     #[arg(long, env = "ARGOCD_EXEC_TIMEOUT", value_parser = argosy_api::duration::parse_or_seconds, default_value = "90s")]
     pub exec_timeout: Duration,
+    /// How long a command that took too long may take to end, once it is asked to; then it is killed.
+    #[arg(long, env = "ARGOCD_EXEC_FATAL_TIMEOUT", value_parser = argosy_api::duration::parse_or_seconds, default_value = "10s")]
+    pub exec_fatal_timeout: Duration,
     /// Largest answer, in MB.
     #[arg(long, env = "ARGOCD_GRPC_MAX_SIZE_MB", default_value_t = 100)]
     pub grpc_max_size: usize,
@@ -77,6 +80,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 /// When `plugin.yaml`, a folder or the socket cannot be had.
 pub fn start(args: &Args, tasks: &Tasks) -> anyhow::Result<PathBuf> {
     let plugin = Arc::new(Plugin::read(&args.config_dir_path)?);
+    let socket = args.plugin_sockets.join(format!("{}.sock", plugin.name()));
+    anyhow::ensure!(
+        std::os::unix::net::UnixStream::connect(&socket).is_err(),
+        "another plugin {:?} listens on {} already: give one of the two another metadata.name or spec.version",
+        plugin.name(),
+        socket.display()
+    );
     let folder = args
         .work_dir
         .clone()
@@ -84,7 +94,6 @@ pub fn start(args: &Args, tasks: &Tasks) -> anyhow::Result<PathBuf> {
         .join(WORK)
         .join(plugin.name());
     private(&folder).with_context(|| format!("create {}", folder.display()))?;
-    let socket = args.plugin_sockets.join(format!("{}.sock", plugin.name()));
     // What an earlier process left behind.
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).with_context(|| format!("listen on {}", socket.display()))?;
@@ -94,6 +103,7 @@ pub fn start(args: &Args, tasks: &Tasks) -> anyhow::Result<PathBuf> {
         folder,
         limits: command::Limits {
             deadline: args.exec_timeout,
+            grace: args.exec_fatal_timeout,
             output: max_message as u64,
         },
     })

@@ -18,7 +18,7 @@ use crate::receive::{self, Received};
 use crate::{command, discover};
 
 /// So much before the caller's deadline we end by ourselves, so that it hears why.
-const AHEAD: Duration = Duration::from_millis(100);
+const AHEAD: Duration = Duration::from_millis(200);
 
 /// One plugin, served.
 pub(crate) struct Service {

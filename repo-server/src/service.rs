@@ -1,20 +1,23 @@
 //! gRPC in, gRPC out: messages become requests of [`crate::render`], errors become statuses. Nothing else of the
 //! crate knows tonic.
 
+mod details;
+
 use crate::access::{self, RepoKind};
+use crate::env::BuildEnv;
 use crate::error::{Class, Error, Result};
 use crate::path::TreePath;
-use crate::render::{
-    Located, Manifests, Renderer, Request, Tracking, build_env, caller, chart_repo, plugin_request,
-};
+use crate::render::{Manifests, Renderer, Request, Tracking, chart_repo};
 use crate::source::detect::{self, SourceType};
-use crate::source::{helm, kustomize, overrides};
+use crate::source::{helm, plugin};
 use crate::tree::{Node, RawKind, Tree};
 use crate::upload::Upload;
 use argosy_api::integrity::{self, Signature, Verdict};
 use argosy_api::repository as wire;
 use argosy_api::repository::repo_server_service_server::RepoServerService;
-use argosy_api::v1alpha1::{self, ChartDetails, OciMetadata, Repository, RevisionMetadata};
+use argosy_api::v1alpha1::{
+    self, ApplicationSource, ChartDetails, OciMetadata, Repository, RevisionMetadata,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -407,6 +410,22 @@ impl RepoServerService for Service {
                 .commit(&access::git(&repo)?, &request.revision, false)
                 .await?;
             let tree = Tree::Git(commit.tree());
+            let root = tree.app_dir(&TreePath::root())?;
+            let of_plugin = plugin::Request {
+                tree: &tree,
+                dir: &root,
+                source: &ApplicationSource::default(),
+                app: "",
+                env: BuildEnv::default(),
+                paths: "",
+            };
+            // As in Argo CD, a repository that a plugin takes is one application, the plugin's.
+            if renderer.plugins.choose(None, &of_plugin).await?.plugin.is_some() {
+                let kind = SourceType::Plugin.as_str().to_owned();
+                return Ok(wire::AppList {
+                    apps: [(root.path.to_string(), kind)].into(),
+                });
+            }
             let mut apps = Vec::new();
             for dir in directories(&tree, false)? {
                 if let Some(kind) = detect::discover(&tree, &dir, &enabled)? {
@@ -444,7 +463,7 @@ impl RepoServerService for Service {
             ref_sources: query.ref_sources.into_iter().collect(),
             ..Request::default()
         };
-        self.run(async move |renderer| details(&renderer, &request).await)
+        self.run(async move |renderer| details::details(&renderer, &request).await)
             .await
     }
 
@@ -770,95 +789,6 @@ fn directories(tree: &Tree, hidden: bool) -> Result<Vec<Node>> {
     }
     all.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(all)
-}
-
-async fn details(renderer: &Renderer, request: &Request) -> Result<wire::RepoAppDetailsResponse> {
-    let located = renderer.locate(request).await?;
-    let dir = located.tree.app_dir(&located.path)?;
-    let source = overrides::apply(&request.source, &located.tree, &dir, &request.app_name)?;
-    let mut answer = wire::RepoAppDetailsResponse::default();
-    let for_plugins = plugin_request(request, &located, &dir, &source);
-    let plugins = &renderer.plugins;
-    let choice = plugins.choose(detect::explicit(&source)?, &for_plugins).await?;
-    if let Some(plugin) = &choice.plugin {
-        answer.r#type = SourceType::Plugin.as_str().to_owned();
-        answer.plugin = Some(wire::PluginAppSpec {
-            parameters_announcement: plugins.announce(plugin, &for_plugins).await?,
-        });
-        return Ok(answer);
-    }
-    let kind = detect::detect(&source, &located.tree, &dir, &request.enabled_types)?;
-    answer.r#type = kind.as_str().to_owned();
-    match kind {
-        SourceType::Helm => answer.helm = Some(chart_details(renderer, &located, &source).await?),
-        SourceType::Kustomize => answer.kustomize = Some(images(renderer, request, &located, &source).await?),
-        SourceType::Directory | SourceType::Plugin => {
-            answer.directory = Some(wire::DirectoryAppSpec::default());
-        }
-    }
-    Ok(answer)
-}
-
-async fn chart_details(
-    renderer: &Renderer,
-    located: &Located,
-    source: &v1alpha1::ApplicationSource,
-) -> Result<wire::HelmAppSpec> {
-    let selected = source
-        .helm
-        .as_ref()
-        .map(|helm| helm.value_files.clone())
-        .unwrap_or_default();
-    let held = renderer.held(located, &TreePath::root()).await?;
-    let dir = located.tree.app_dir(&located.path)?;
-    let details = helm::inspect(&held.location(&located.tree, &dir), &selected, &renderer.workers).await?;
-    Ok(wire::HelmAppSpec {
-        name: details.name,
-        value_files: details.values_files,
-        values: details.values,
-        parameters: details
-            .parameters
-            .into_iter()
-            .map(|one| v1alpha1::HelmParameter {
-                name: one.name,
-                value: one.value,
-                force_string: false,
-            })
-            .collect(),
-        file_parameters: source
-            .helm
-            .as_ref()
-            .map(|helm| helm.file_parameters.clone())
-            .unwrap_or_default(),
-    })
-}
-
-async fn images(
-    renderer: &Renderer,
-    request: &Request,
-    located: &Located,
-    source: &v1alpha1::ApplicationSource,
-) -> Result<wire::KustomizeAppSpec> {
-    let scratch = tempfile::tempdir_in(&renderer.scratch)
-        .map_err(|e| Error::io("failed to create a private directory", e))?;
-    let options = source.kustomize.clone().unwrap_or_default();
-    let remotes = renderer.remotes(request, scratch.path());
-    let env = build_env(request, &located.revision, source);
-    let request = kustomize::Request {
-        caller: caller(request, source),
-        kustomize: &options,
-        options: &request.kustomize_options,
-        kube_version: "",
-        api_versions: &[],
-        env: &env,
-        remotes: &remotes,
-        max_output: renderer.limits.output_bytes,
-    };
-    let held = renderer.held(located, &TreePath::root()).await?;
-    let dir = located.tree.app_dir(&located.path)?;
-    let location = held.location(&located.tree, &dir);
-    let images = kustomize::images(&location, &request, &renderer.workers).await?;
-    Ok(wire::KustomizeAppSpec { images })
 }
 
 /// A signature in the words that Argo CD's UI shows.

@@ -44,7 +44,12 @@ impl Sidecars {
 
     /// Starts a plugin with a spec.
     fn start(&self, name: &str, spec: Value) {
-        let config = self.dir.path().join(name);
+        self.try_start(name, name, spec).unwrap();
+    }
+
+    /// The same, with its configuration in a folder of any name.
+    fn try_start(&self, folder: &str, name: &str, spec: Value) -> anyhow::Result<PathBuf> {
+        let config = self.dir.path().join(folder);
         std::fs::create_dir(&config).unwrap();
         let plugin = json!({
             "apiVersion": "argoproj.io/v1alpha1",
@@ -59,9 +64,10 @@ impl Sidecars {
             plugin_sockets: self.sockets(),
             work_dir: Some(self.dir.path().join("work")),
             exec_timeout: Duration::from_secs(60),
+            exec_fatal_timeout: Duration::from_secs(10),
             grpc_max_size: 1,
         };
-        argosy_cmp_server::start(&args, &self.tasks).unwrap();
+        argosy_cmp_server::start(&args, &self.tasks)
     }
 
     fn fixture(&self) -> Fixture {
@@ -506,4 +512,47 @@ async fn callers_for_the_same_wait_for_one_run_of_the_plugin() {
     let answers = futures::future::join_all((0..20).map(|_| fixture.renderer.manifests(&request))).await;
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(std::fs::read_to_string(&count).unwrap().lines().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sidecars_of_one_name_are_told_apart_by_an_error() {
+    let sidecars = Sidecars::new();
+    let generate = json!({"generate": shell(&config_map_of("first", &[("a", "echo b")]))});
+    sidecars.start("twin", generate.clone());
+    let error = sidecars.try_start("other", "twin", generate).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.starts_with("another plugin \"twin\" listens on ") && error.contains("metadata.name"),
+        "{error}"
+    );
+    // The first one is none the worse for it.
+    let repo = Repo::with(&[("app/a", "1")]);
+    let request = request(&repo, source(json!({"path": "app", "plugin": {"name": "twin"}})));
+    let made = sidecars.fixture().render(&request).await.unwrap();
+    assert_eq!(names(&made), ["ConfigMap/first"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_that_a_plugin_takes_is_listed_as_the_plugins() {
+    let sidecars = Sidecars::new();
+    let discover = json!({"find": {"glob": "**/plugin.me"}});
+    sidecars.start("takes", json!({"generate": shell("true"), "discover": discover}));
+    let running = running_with(true, |args| args.plugin_sockets = sidecars.sockets()).await;
+    let kustomization = ("app/kustomization.yaml", "resources: []\n");
+    for (more, expected) in [
+        (("app/plugin.me", ""), (".", "Plugin")),
+        (("app/x", ""), ("app", "Kustomize")),
+    ] {
+        let repo = Repo::with(&[kustomization, more]);
+        let request = argosy_api::repository::ListAppsRequest {
+            repo: repository(&repo),
+            ..Default::default()
+        };
+        let apps = running.client.list_apps(request).await.unwrap().apps;
+        let apps: Vec<(&str, &str)> = apps
+            .iter()
+            .map(|(path, kind)| (path.as_str(), kind.as_str()))
+            .collect();
+        assert_eq!(apps, [expected]);
+    }
 }
