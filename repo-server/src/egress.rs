@@ -64,10 +64,15 @@ impl Egress {
                     match (address.trim_matches(['[', ']']).parse::<IpAddr>(), length) {
                         (Ok(address), None) => Allowed::Network(address, 128),
                         (Ok(address), Some(length)) => match length.parse() {
-                            Ok(length) if length <= 128 => Allowed::Network(address, length),
+                            Ok(length) if length <= if address.is_ipv4() { 32 } else { 128 } => {
+                                Allowed::Network(address, length)
+                            }
                             _ => return Err(format!("{entry:?} is no network like 10.0.0.0/8")),
                         },
-                        (Err(_), None) if !entry.contains(':') => Allowed::Host(entry.to_ascii_lowercase()),
+                        (Err(_), None) if entry.starts_with("*.") => {
+                            return Err(format!("{entry:?}: all below a host are {:?}", &entry[1..]));
+                        }
+                        (Err(_), None) if is_host(entry) => Allowed::Host(entry.to_ascii_lowercase()),
                         _ => return Err(format!("{entry:?} is neither a host, an address nor a network")),
                     }
                 }
@@ -139,6 +144,11 @@ impl Egress {
                 Reach::Public => true,
             }
     }
+}
+
+fn is_host(text: &str) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    text.chars().all(plain) && !text.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
 pub(crate) fn refused(host: &str) -> Error {
@@ -326,6 +336,17 @@ mod tests {
         assert!(allows("x", "10.1.2.3") && !allows("x", "10.2.0.1"));
         assert!(allows("x", "::1") && !allows("x", "127.0.0.1"));
         assert!(!rules.allows_files() && Egress::open().allows_files());
-        assert!(Egress::new(["10.0.0.0/200"]).is_err() && Egress::new(["a:b"]).is_err());
+        for nonsense in [
+            "10.0.0.0/200",
+            "10.0.0.0/99",
+            "::/129",
+            "10.0.0.0/",
+            "a:b",
+            "*.corp.example",
+            "10.0.0",
+            "a b",
+        ] {
+            assert!(Egress::new([nonsense]).is_err(), "{nonsense}");
+        }
     }
 }

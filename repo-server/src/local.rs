@@ -73,11 +73,20 @@ impl Default for LocalRequest {
     }
 }
 
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The objects, in the order of the sources.
+    pub objects: Vec<Value>,
+    /// What is odd about the sources and holds nothing up, such as keys that stand twice.
+    pub warnings: Vec<String>,
+}
+
 /// Renders all sources, one after another.
 ///
 /// # Errors
 /// See [`Error`].
-pub async fn render(request: LocalRequest) -> Result<Vec<Value>> {
+pub async fn render(request: LocalRequest) -> Result<Outcome> {
     // Dropped, and with it the files, when the manifests are there.
     let temporary =
         tempfile::tempdir().map_err(|e| Error::io("failed to create a temporary directory", e))?;
@@ -107,14 +116,16 @@ pub async fn render(request: LocalRequest) -> Result<Vec<Value>> {
         };
         refs.insert(format!("${}", source.r#ref), target);
     }
-    let mut objects = Vec::new();
+    let mut outcome = Outcome::default();
     for source in &request.sources {
         if !source.r#ref.is_empty() && source.path.is_empty() && source.chart.is_empty() {
             continue;
         }
-        objects.extend(one(&renderer, &request, source, &refs).await?);
+        let one = one(&renderer, &request, source, &refs).await?;
+        outcome.objects.extend(one.objects);
+        outcome.warnings.extend(one.warnings);
     }
-    Ok(objects)
+    Ok(outcome)
 }
 
 async fn one(
@@ -122,7 +133,7 @@ async fn one(
     local: &LocalRequest,
     source: &ApplicationSource,
     refs: &BTreeMap<String, RefTarget>,
-) -> Result<Vec<Value>> {
+) -> Result<Outcome> {
     let request = Request {
         repo: access::find(&source.repo_url, &local.credentials, &[]),
         revision: local.revision.clone(),
@@ -146,9 +157,13 @@ async fn one(
             let manifests = renderer.manifests(&request).await?;
             manifests.rendered.notes.faultless()?;
             let texts = manifests.rendered.manifests.iter();
-            return texts
-                .map(|text| serde_json::from_str(text).map_err(|e| Error::io("failed to read a manifest", e)))
-                .collect();
+            let objects = texts.map(|text| {
+                serde_json::from_str(text).map_err(|e| Error::io("failed to read a manifest", e))
+            });
+            return Ok(Outcome {
+                objects: objects.collect::<Result<_>>()?,
+                warnings: manifests.rendered.notes.warnings.clone(),
+            });
         }
     };
     let tree = Tree::disk(directory)?;
@@ -169,7 +184,10 @@ async fn one(
     if let Some(tracking) = &local.tracking {
         crate::render::stamp(&mut objects, &request, tracking)?;
     }
-    Ok(objects)
+    Ok(Outcome {
+        objects,
+        warnings: notes.warnings,
+    })
 }
 
 /// The arguments of a repo-server that was given none.

@@ -60,7 +60,8 @@ pub(crate) fn renderer_of(
         args.tree_cache_size,
         args.tree_cache_size / 2,
     )?);
-    let egress = Egress::new(args.allow_inner_hosts.iter().map(String::as_str)).map_err(Error::Source)?;
+    let egress = Egress::new(args.allow_inner_hosts.iter().map(String::as_str))
+        .map_err(|error| Error::Source(format!("--allow-inner-hosts: {error}")))?;
     let http = Arc::new(Http::new(TrustStore::default(), egress, args.exec_timeout));
     let git = Git::new(
         cache_dir.join("git"),
@@ -121,7 +122,7 @@ pub(crate) fn renderer_of(
     let plugins = Plugins {
         folder: args.plugin_sockets.clone(),
         seen: Arc::default(),
-        exclusions: exclusions.map_err(|error| Error::Source(error.to_string()))?,
+        exclusions: exclusions.map_err(|error| Error::Source(format!("--plugin-tar-exclude: {error}")))?,
         declared_paths: args.plugin_use_manifest_generate_paths,
         deadline: args.exec_timeout,
         max_output: usize::try_from(MAX_OUTPUT).unwrap_or(usize::MAX),

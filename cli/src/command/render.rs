@@ -74,8 +74,11 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     if args.tracking {
         request.tracking = Some(Tracking::default());
     }
-    let documents = local::render(request).await.map_err(|error| anyhow!("{error}"))?;
-    output::documents(&documents, format)?;
+    let rendered = local::render(request).await.map_err(|error| anyhow!("{error}"))?;
+    for warning in &rendered.warnings {
+        eprintln!("warning: {warning}");
+    }
+    output::documents(&rendered.objects, format)?;
     Ok(ExitCode::SUCCESS)
 }
 

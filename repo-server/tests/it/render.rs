@@ -637,7 +637,7 @@ async fn a_plain_directory_is_rendered_as_it_is() {
         render_worker: Some(render_worker()),
         ..LocalRequest::default()
     };
-    let objects = local::render(request).await.unwrap();
+    let objects = local::render(request).await.unwrap().objects;
     assert_eq!(names(&objects), ["ConfigMap/a"]);
     assert_eq!(objects[0]["metadata"].get("annotations"), None);
 }

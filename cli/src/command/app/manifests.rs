@@ -131,7 +131,11 @@ pub(super) async fn here(app: &Application, folder: &Path, root: Option<&Path>) 
         namespace: app.spec.destination.namespace.clone(),
         ..LocalRequest::default()
     };
-    local::render(request).await.map_err(|error| anyhow!("{error}"))
+    let rendered = local::render(request).await.map_err(|error| anyhow!("{error}"))?;
+    for warning in &rendered.warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok(rendered.objects)
 }
 
 async fn ask_for(remote: &Remote, app: &Named, query: ApplicationManifestQuery) -> Result<Vec<Value>> {
