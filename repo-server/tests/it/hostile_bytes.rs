@@ -228,6 +228,65 @@ fn packed(fill: impl FnOnce(&mut tar::Builder<flate2::write::GzEncoder<Vec<u8>>>
     builder.into_inner().unwrap().finish().unwrap()
 }
 
+/// Names the bomb that this process is to set off, and nothing else.
+const BOMB: &str = "ARGOSY_TEST_BOMB";
+
+#[test]
+fn r21_a_bomb_costs_two_seconds_and_a_quarter_of_a_gigabyte_at_most() {
+    for bomb in ["aliases", "depth", "depth of JSON", "bytes"] {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "hostile_bytes::one_bomb_alone", "--nocapture"])
+            .env(BOMB, bomb)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && told.contains("it is refused"),
+            "{bomb}: {told}"
+        );
+    }
+}
+
+/// Set off by [`r21_a_bomb_costs_two_seconds_and_a_quarter_of_a_gigabyte_at_most`] in a process of its own, so that what it costs
+/// is nobody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_bomb_alone() {
+    let Ok(bomb) = std::env::var(BOMB) else { return };
+    let fixture = Fixture::with(|args| args.helm_manifest_max_extracted_size = 10_000_000);
+    let of_file = |name: &str, text: String| {
+        let repo = Repo::with(&[(name, &text)]);
+        (request(&repo, at("app")), Some(repo), None)
+    };
+    let (request, _repo, _server) = match bomb.as_str() {
+        "aliases" => of_file("app/a.yaml", laughs()),
+        "depth" => of_file("app/a.yaml", deep(100_000)),
+        "depth of JSON" => of_file("app/a.json", "[".repeat(1_000_000)),
+        _ => {
+            let data = packed(|builder| {
+                let zeros = std::io::Read::take(std::io::repeat(0), 1 << 30);
+                builder
+                    .append_data(&mut entry(1 << 30), "web/big", zeros)
+                    .unwrap();
+            });
+            let (server, request) = archive(data).await;
+            (request, None, Some(server))
+        }
+    };
+    let before = argosy_runtime::process::usage();
+    let outcome = fixture.render(&request).await;
+    let after = argosy_runtime::process::usage();
+    let error = outcome.unwrap_err();
+    assert!(
+        !matches!(error, Error::Worker { .. } | Error::Deadline { .. }),
+        "{error:?}"
+    );
+    let cpu = after.cpu.saturating_sub(before.cpu);
+    assert!(cpu <= std::time::Duration::from_secs(2), "{cpu:?}");
+    assert!(after.rss_peak <= 256 << 20, "{} bytes", after.rss_peak);
+    assert_eq!(fixture.leftovers(), Vec::<String>::new());
+    println!("it is refused: {error}; {cpu:?}, {} MiB", after.rss_peak >> 20);
+}
+
 fn entry(size: u64) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_size(size);
