@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use argosy_simulation::fault::{Fault, Rule};
 use argosy_simulation::{ApiServer, Options};
 use jiff::Timestamp;

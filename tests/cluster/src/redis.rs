@@ -36,7 +36,7 @@ impl Redis {
         let mut args: Vec<String> = args.split(' ').map(str::to_owned).collect();
         args.push(String::new());
         let log = PathBuf::from(format!("{dir}/redis.log"));
-        let mut process = Process::spawn(Path::new("redis-server"), &args, log)?;
+        let process = Process::spawn(Path::new("redis-server"), &args, log)?;
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if process.ended().is_some() || started.elapsed() > READY_DEADLINE {
