@@ -135,6 +135,10 @@ pub trait StatusWriter: Send + Sync {
         state: &'a OperationState,
         extra: Option<Value>,
     ) -> BoxFuture<'a, Result<Arc<Application>, WriteError>>;
+
+    /// Takes over an operation that another process has begun, before anything is done for it. An error if the API server knows
+    /// it in another state than this process: it has gone on, or ended, and what is known here is of the past.
+    fn adopt<'a>(&'a self, app: &'a Application) -> BoxFuture<'a, Result<Arc<Application>, WriteError>>;
 }
 
 /// The options of this process that stages read. Flags and environment fill it (`Args`).

@@ -5,6 +5,9 @@
 //! and plans; [`apply`], [`prune`] and [`hooks`] write to the cluster; [`wait`] looks at it; [`terminate`] heeds the wish
 //! to stop, [`supersede`] a newer revision; [`finish`] ends the operation or prepares the next attempt.
 //!
+//! An operation that somebody else has begun is taken over by a write that the API server refuses if the operation has gone on
+//! since: a watch may be behind, and what it tells of as running may have been ended, and followed by another, long ago.
+//!
 //! What a pass remembers is in [`Memory`] and may be lost at any time: the operation's state in the Application, the note
 //! of [`journal`] and the live objects say the same. Hooks carry the run that created them, so none is created twice.
 
@@ -60,6 +63,8 @@ pub(crate) struct Memory {
     session: Option<Session>,
     /// Under which epoch it was remembered.
     pub(crate) epoch: Option<u64>,
+    /// This process has begun the operation or taken it over.
+    ours: bool,
     /// Why the controller itself ends the operation, if it does.
     cause: Option<String>,
 }
@@ -93,7 +98,10 @@ async fn pass(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Res
             ..Memory::default()
         };
         desk.save().await?;
+    } else if !memory.ours {
+        desk.adopt().await?;
     }
+    memory.ours = true;
     if let Some(cause) = terminate::overdue(&desk) {
         memory.cause = Some(cause.to_owned());
         terminate::order(&mut desk, "operation is terminating due to timeout").await?;

@@ -74,16 +74,25 @@ impl Writer {
         self.target.clone().with_fence(fenced.ownership.fence(&server))
     }
 
-    /// Writes the state of an operation under an epoch: only over the very object that the state was derived from. Where
-    /// somebody else has written something else meanwhile, the write is repeated over that; where the state itself has
-    /// changed, another shard has gone on with the operation.
-    async fn under_epoch(
+    /// The epoch under which this process holds the Application's cluster, with leases.
+    fn epoch(&self, app: &Application) -> Option<u64> {
+        let fenced = self.fenced.as_ref()?;
+        let server = fenced.clusters.holder_of(&app.spec.destination);
+        fenced.ownership.epoch(&server)
+    }
+
+    /// Writes over the very object whose operation is known, and notes the epoch beside it. Where somebody else has written
+    /// something else meanwhile, the write is repeated over that; where the state of the operation itself has changed, another
+    /// process has gone on with it.
+    async fn over_the_same_operation(
         &self,
         app: &Application,
         mut patch: Value,
-        epoch: u64,
+        epoch: Option<u64>,
     ) -> Result<Arc<Application>, WriteError> {
-        patch["metadata"]["annotations"][EPOCH] = epoch.to_string().into();
+        if let Some(epoch) = epoch {
+            patch["metadata"]["annotations"][EPOCH] = epoch.to_string().into();
+        }
         let mut version = app.metadata.resource_version.clone();
         for _ in 0..ATTEMPTS {
             patch["metadata"]["resourceVersion"] = version.into();
@@ -110,7 +119,7 @@ impl Writer {
                 .annotations
                 .get(EPOCH)
                 .and_then(|written| written.parse().ok())
-                .is_some_and(|written: u64| written > epoch);
+                .is_some_and(|written: u64| epoch.is_some_and(|epoch| written > epoch));
             if newer
                 || live.metadata.uid != app.metadata.uid
                 || live.status.operation_state != app.status.operation_state
@@ -214,14 +223,15 @@ impl StatusWriter for Writer {
         if completed {
             patch["operation"] = Value::Null;
         }
-        let epoch = self.fenced.as_ref().and_then(|fenced| {
-            let server = fenced.clusters.holder_of(&app.spec.destination);
-            fenced.ownership.epoch(&server)
-        });
-        match epoch {
-            Some(epoch) => self.under_epoch(app, patch, epoch).boxed(),
+        match self.epoch(app) {
+            epoch @ Some(_) => self.over_the_same_operation(app, patch, epoch).boxed(),
             None => self.send(app, patch).boxed(),
         }
+    }
+
+    fn adopt<'a>(&'a self, app: &'a Application) -> BoxFuture<'a, Result<Arc<Application>, WriteError>> {
+        self.over_the_same_operation(app, json!({}), self.epoch(app))
+            .boxed()
     }
 }
 

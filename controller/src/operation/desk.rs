@@ -94,6 +94,12 @@ impl<'a> Desk<'a> {
         written.is_some_and(|state| state.phase == OperationPhase::Terminating.as_str())
     }
 
+    /// Takes over what another process has begun.
+    pub(super) async fn adopt(&mut self) -> Result<(), WriteError> {
+        self.app = self.ctx.status.adopt(&self.app).await?;
+        Ok(())
+    }
+
     /// Writes the state if it differs from what is written.
     pub(super) async fn save(&mut self) -> Result<(), WriteError> {
         self.save_with(None).await

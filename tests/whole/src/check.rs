@@ -2,7 +2,7 @@
 //!
 //! | invariant | looked at |
 //! |---|---|
-//! | I1 order of epochs | records of clusters, and the epoch beside the state of operations, never go back |
+//! | I1 order of epochs | records of clusters, the epoch beside the state of operations, and the commits of a target's objects never go back |
 //! | I2 one operation | an operation that has ended does not go on, each hook's Job is made once an operation |
 //! | I3 no blind prune | nothing goes that the newest commit holds |
 //! | I4 honest status | an Application is Synced to a commit only where the cluster holds that commit; Unknown in time |
@@ -90,6 +90,8 @@ pub(crate) struct Checker {
     /// Which process bears, or bore, an incarnation.
     bearers: BTreeMap<Incarnation, ProcessId>,
     apps: BTreeMap<String, App>,
+    /// The newest commit that each object of a target was written for, by cluster and name.
+    commits: BTreeMap<(usize, String), u64>,
     /// The uids of the Jobs that each run of a hook has had, by cluster, run and name.
     hooks: BTreeMap<(usize, String, String), BTreeSet<String>>,
     /// Processes that are no more: what they sent may still arrive when another follows in their pod.
@@ -124,6 +126,7 @@ impl Checker {
             leases: BTreeMap::new(),
             bearers: BTreeMap::new(),
             apps: BTreeMap::new(),
+            commits: BTreeMap::new(),
             hooks: BTreeMap::new(),
             dead: BTreeSet::new(),
             writes: BTreeMap::new(),
@@ -342,6 +345,21 @@ impl Checker {
                     "I2",
                     at,
                     format!("the hook {} of run {} was made twice", place.2, place.1),
+                );
+            }
+        }
+        let commit = object["data"]["commit"]
+            .as_str()
+            .and_then(|text| text.parse().ok());
+        if let Some(commit) = commit.filter(|_| *write.method != Method::DELETE && !late) {
+            let name = meta::name(object).to_owned();
+            let newest = self.commits.entry((target, name.clone())).or_default();
+            let before = std::mem::replace(newest, commit);
+            if commit < before {
+                self.breaks(
+                    "I1",
+                    at,
+                    format!("{name} of {url} went from commit {before} to {commit}"),
                 );
             }
         }

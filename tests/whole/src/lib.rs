@@ -26,4 +26,5 @@ mod witness;
 mod world;
 
 pub use check::Broken;
-pub use run::{Outcome, Plan, run};
+pub use run::{Outcome, Plan, run, strike, taken_over_by_one_who_is_behind};
+pub use witness::{Blow, Strike};

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
 use argosy_runtime::args::{Format, Log};
-use argosy_whole::{Plan, run};
+use argosy_whole::{Blow, Plan, Strike, run, strike};
 use clap::Parser;
 
 #[derive(Parser)]
@@ -27,6 +27,9 @@ struct Args {
     /// Target clusters.
     #[arg(long, default_value_t = Plan::default().targets)]
     targets: usize,
+    /// Instead of chance: strike each write of a sync in turn, in each way, from this seed.
+    #[arg(long)]
+    strikes: bool,
     /// Log what happens, by a filter such as `info,argosy_whole=debug`; `argosy_whole` tells of writes and faults in virtual time.
     #[arg(long)]
     log: Option<String>,
@@ -38,6 +41,7 @@ struct Args {
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
     match args.only {
+        _ if args.strikes => strikes(&args),
         Some(seed) => only(seed, &args),
         None => all(&args),
     }
@@ -75,6 +79,28 @@ fn only(seed: u64, args: &Args) -> Result<ExitCode> {
         args.chaos, args.pods, args.targets
     );
     Ok(ExitCode::FAILURE)
+}
+
+fn strikes(args: &Args) -> Result<ExitCode> {
+    let mut struck = 0;
+    for blow in Blow::ALL {
+        for nth in 0.. {
+            let Some(outcome) = strike(args.first, Strike { nth, blow })? else {
+                break;
+            };
+            struck += 1;
+            if let Some(broken) = outcome.broken {
+                let (invariant, at) = (broken.invariant, broken.at.as_secs_f64());
+                eprintln!(
+                    "{blow:?} at write {nth} broke {invariant} after {at:.3} s: {}",
+                    broken.detail
+                );
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    println!("{struck} strikes, no invariant broken");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn all(args: &Args) -> Result<ExitCode> {

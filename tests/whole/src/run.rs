@@ -7,8 +7,9 @@ use anyhow::Result;
 use argosy_object::{Value, meta};
 use argosy_simulation::fault::{Fault, Rule};
 
-use crate::check::{Broken, application};
-use crate::world::{CONTROL, State, World, address, app_of, url};
+use crate::check::{Broken, application, call};
+use crate::witness::Strike;
+use crate::world::{CONTROL, NAMESPACE, State, World, address, app_of, url};
 
 /// What a run is made of.
 #[derive(Clone, Copy, Debug)]
@@ -67,14 +68,83 @@ pub fn run(seed: u64, plan: Plan) -> Result<Outcome> {
             stage(&mut world)?;
         }
     }
-    let broken = world.checker.lock().broken.clone();
-    let met = world.dice.lock().met.clone();
-    Ok(Outcome {
-        broken,
-        met,
+    Ok(outcome(&world))
+}
+
+fn outcome(world: &World) -> Outcome {
+    let checker = world.checker.lock();
+    Outcome {
+        broken: checker.broken.clone(),
+        met: world.dice.lock().met.clone(),
         lasted: world.now,
-        trace: world.checker.lock().trace,
-    })
+        trace: checker.trace,
+    }
+}
+
+/// A commit is synced, and one of the writes that this takes is struck: the end is the same. Nothing if there are not so many.
+///
+/// # Errors
+/// When the world cannot be made.
+pub fn strike(seed: u64, strike: Strike) -> Result<Option<Outcome>> {
+    let plan = Plan::default();
+    let mut world = World::new(seed, plan.pods, 1)?;
+    settle(&mut world)?;
+    world.dice.lock().strike = Some(strike);
+    world.git.commit();
+    for stage in [settle, compare] {
+        if world.checker.lock().broken.is_none() {
+            stage(&mut world)?;
+        }
+    }
+    let struck = world.dice.lock().strike.is_none();
+    Ok(struck.then(|| outcome(&world)))
+}
+
+/// A shard starts in the middle of a sync, and its watch of Applications falls silent. When others have been synced since, it takes
+/// the cluster over.
+///
+/// # Errors
+/// When the world cannot be made.
+pub fn taken_over_by_one_who_is_behind(seed: u64) -> Result<Outcome> {
+    let mut world = World::new(seed, 2, 1)?;
+    // The first shard keeps it for as long as it lives.
+    let (secret, pin) = (
+        format!("/api/v1/namespaces/{NAMESPACE}/secrets/cluster-0"),
+        serde_json::json!({"data": {"shard": "MA=="}}),
+    );
+    let now = world.now;
+    world
+        .control
+        .with(|server| call(server, http::Method::PATCH, &secret, &pin, now));
+    world.pods[1].state = State::Down(Duration::MAX);
+    settle(&mut world)?;
+    world.git.commit();
+    let path = application(&app_of(0));
+    while world.get(None, &path)["status"]["operationState"]["phase"] != "Running" {
+        world.pass(Duration::from_millis(100))?;
+    }
+    let silence = Rule {
+        verb: "watch".to_owned(),
+        plural: "applications".to_owned(),
+        path: String::new(),
+        percent: 100,
+        times: Some(1),
+        // The Application, and the end of the list.
+        fault: Fault::SilenceWatch { events: 2 },
+    };
+    world.control.with(|server| server.faults().add(silence));
+    world.pods[1].state = State::Down(world.now);
+    settle(&mut world)?;
+    world.git.commit();
+    settle(&mut world)?;
+    world.tell_to_end(0);
+    while world.pods[0].state == State::Runs {
+        world.pass(Duration::from_millis(100))?;
+    }
+    world.pods[0].state = State::Down(world.now + Duration::from_secs(20));
+    world.pass(Duration::from_secs(20))?;
+    settle(&mut world)?;
+    Ok(outcome(&world))
 }
 
 /// What ends a fault.

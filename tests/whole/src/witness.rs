@@ -20,6 +20,7 @@ const RARITY: u32 = 7;
 const RARITY_OF_LEASES: u32 = 30;
 
 const LEASE: &str = "a lease";
+const EVENT: &str = "an Event";
 
 /// What is to be done with a process once the servers have had their turn.
 pub(crate) enum Command {
@@ -34,9 +35,39 @@ pub(crate) enum Command {
     Stop { process: ProcessId, pause: Duration },
 }
 
+/// What befalls one write of a scenario in which nothing else goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// Its process dies, and it never arrives.
+    CrashBefore,
+    /// It is done, and its process dies before it hears of it.
+    CrashAfter,
+    /// It is done, and its process hears that it was broken off.
+    AnswerLost,
+    /// It is done, and its process sleeps for longer than its lease.
+    Sleep,
+}
+
+impl Blow {
+    /// All of them.
+    pub const ALL: [Blow; 4] = [Blow::CrashBefore, Blow::CrashAfter, Blow::AnswerLost, Blow::Sleep];
+}
+
+/// A blow on one of the writes to Applications and targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// Which write, counted from zero.
+    pub nth: u64,
+    /// What befalls it.
+    pub blow: Blow,
+}
+
 /// Chance, and what came of it.
 pub(crate) struct Dice {
+    /// Writes go wrong by chance.
     pub(crate) on: bool,
+    /// One write goes wrong: this one, counted from now.
+    pub(crate) strike: Option<Strike>,
     chance: fastrand::Rng,
     pub(crate) commands: Vec<Command>,
     /// How often which kind of write met which fate.
@@ -47,6 +78,7 @@ impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
         Dice {
             on: false,
+            strike: None,
             chance: fastrand::Rng::with_seed(seed),
             commands: Vec::new(),
             met: BTreeMap::new(),
@@ -59,6 +91,17 @@ impl Dice {
 
     /// What befalls a write of a process.
     fn throw(&mut self, process: ProcessId, kind: &'static str) -> Fate {
+        if kind != LEASE
+            && kind != EVENT
+            && let Some(strike) = &mut self.strike
+        {
+            let Some(left) = strike.nth.checked_sub(1) else {
+                let (name, fate) = self.struck(process);
+                *self.met.entry((kind, name)).or_default() += 1;
+                return fate;
+            };
+            strike.nth = left;
+        }
         let rarity = if kind == LEASE { RARITY_OF_LEASES } else { RARITY };
         let wrong = self.on && self.chance.u32(..rarity) == 0;
         let (name, fate) = if wrong {
@@ -68,6 +111,47 @@ impl Dice {
         };
         *self.met.entry((kind, name)).or_default() += 1;
         fate
+    }
+
+    /// The write that the blow was meant for has come.
+    fn struck(&mut self, process: ProcessId) -> (&'static str, Fate) {
+        let blow = self.strike.take().map(|strike| strike.blow);
+        let kill = Command::Kill {
+            process,
+            lost: true,
+            new_pod: false,
+            pause: Duration::from_secs(1),
+        };
+        match blow {
+            Some(Blow::CrashBefore) => {
+                self.commands.push(kill);
+                (
+                    "crash before",
+                    Fate {
+                        handled: false,
+                        reply: Reply::Broken,
+                        ..Fate::GOOD
+                    },
+                )
+            }
+            Some(Blow::CrashAfter) => {
+                self.commands.push(kill);
+                ("crash after", Fate::GOOD)
+            }
+            Some(Blow::AnswerLost) => (
+                "answer lost",
+                Fate {
+                    reply: Reply::Broken,
+                    ..Fate::GOOD
+                },
+            ),
+            Some(Blow::Sleep) => {
+                let pause = Duration::from_secs(60);
+                self.commands.push(Command::Stop { process, pause });
+                ("sender stands still", Fate::GOOD)
+            }
+            None => ("done", Fate::GOOD),
+        }
     }
 
     fn fate(&mut self, process: ProcessId) -> (&'static str, Fate) {
@@ -176,7 +260,7 @@ fn kind(target: Option<usize>, write: &Write<'_>) -> &'static str {
     match (target, write.plural) {
         (None, "leases") => LEASE,
         (None, "applications") => "an Application",
-        (None, _) => "an Event",
+        (None, _) => EVENT,
         (Some(_), "jobs") if *write.method == Method::POST => "a hook's creation",
         (Some(_), _) if *write.method == Method::POST => "a creation",
         (Some(_), _) if *write.method == Method::DELETE => "a deletion",
