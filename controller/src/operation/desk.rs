@@ -7,6 +7,7 @@ use argosy_api::meta::Time;
 use argosy_api::v1alpha1::{Application, Operation, OperationPhase, OperationState, ResultCode};
 use argosy_object::Value;
 use argosy_sync::ResourceResult;
+use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -31,16 +32,13 @@ pub(super) struct Desk<'a> {
 impl<'a> Desk<'a> {
     /// Goes on with the operation that is at work, or begins the one that is asked for.
     pub(super) fn open(ctx: &'a Context, app: &Arc<Application>) -> Self {
-        let running = app
-            .status
-            .operation_state
-            .as_ref()
-            .filter(|state| !completed(state));
+        let last = app.status.operation_state.as_ref();
+        let running = last.filter(|state| !completed(state));
         let state = running.cloned().unwrap_or_else(|| OperationState {
             operation: app.operation.clone().unwrap_or_default(),
             phase: OperationPhase::Running.into(),
             message: "waiting to start".to_owned(),
-            started_at: Some(Time::from_timestamp(ctx.clock.now())),
+            started_at: Some(start(ctx.clock.now(), last.and_then(|last| last.started_at))),
             ..OperationState::default()
         });
         Desk {
@@ -148,6 +146,13 @@ impl<'a> Desk<'a> {
     }
 }
 
+/// When an operation is said to begin: now, or a second after the last one was said to. Times have whole seconds, and by its start an
+/// operation is told from others: hooks and notes carry it.
+fn start(now: Timestamp, last: Option<Time>) -> Time {
+    let after = last.and_then(|last| Timestamp::from_second(last.seconds + 1).ok());
+    Time::from_timestamp(after.map_or(now, |after| now.max(after)))
+}
+
 fn completed(state: &OperationState) -> bool {
     state.phase.parse().is_ok_and(OperationPhase::completed)
 }
@@ -211,5 +216,21 @@ fn shortened(text: &str) -> String {
         text.to_owned()
     } else {
         text.chars().take(SHORT).chain(['…']).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_operations_of_one_second_have_different_starts() {
+        let now = Timestamp::UNIX_EPOCH;
+        let first = start(now, None);
+        let second = start(now, Some(first));
+        assert_eq!((first.seconds, second.seconds), (0, 1));
+        assert_eq!(start(now, Some(second)).seconds, 2);
+        let later = Timestamp::from_second(60).unwrap_or_default();
+        assert_eq!(start(later, Some(second)).seconds, 60);
     }
 }
