@@ -35,6 +35,7 @@ fn clusters_always_find_an_owner_and_never_two() {
     run(async {
         let mut installation = harness::start_installation(NAMESPACE).await?;
         installation.kill_controller();
+        installation.start_another_repo_server()?;
         let api = installation.api().clone();
         let repository = harness::repository("shards")?;
         repository.write("app/one.yaml", &config_map("one", "1"))?;
@@ -135,6 +136,8 @@ fn clusters_always_find_an_owner_and_never_two() {
         );
         shards.settled(&api, "one has ended").await?;
 
+        // One of two repo-servers is killed: what it was asked for is asked of the other.
+        installation.kill_repo_server();
         for name in ["d", "e", "f"] {
             shards.start(&installation, name).await?;
         }

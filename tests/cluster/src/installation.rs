@@ -34,6 +34,8 @@ pub struct Installation {
     api: Api,
     repo_server: Option<Process>,
     repo_server_port: u16,
+    /// Further repo-servers and their ports.
+    replicas: Vec<(Process, u16)>,
     controller: Option<Process>,
     controller_metrics_port: u16,
     tree_port: u16,
@@ -69,6 +71,7 @@ impl Installation {
             api,
             repo_server: None,
             repo_server_port: free_port()?,
+            replicas: Vec::new(),
             controller: None,
             controller_metrics_port: free_port()?,
             tree_port: free_port()?,
@@ -76,7 +79,8 @@ impl Installation {
             server_port: free_port()?,
             server_metrics_port: free_port()?,
         };
-        installation.start_repo_server()?;
+        let port = installation.repo_server_port;
+        installation.repo_server = Some(installation.spawn_repo_server("repo-server", port)?);
         installation.start_controller(&[])?;
         Ok(installation)
     }
@@ -93,10 +97,29 @@ impl Installation {
         &self.options.namespace
     }
 
-    /// `127.0.0.1:PORT` of the repo-server's gRPC.
+    /// `127.0.0.1:PORT` of the repo-server's gRPC; of each of them, separated by commas, if there are several.
     #[must_use]
     pub fn repo_server_address(&self) -> String {
-        format!("127.0.0.1:{}", self.repo_server_port)
+        let more = self.replicas.iter().map(|(_, port)| *port);
+        let ports = [self.repo_server_port].into_iter().chain(more);
+        let addresses: Vec<String> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
+        addresses.join(",")
+    }
+
+    /// Starts another repo-server beside those that run. Whatever is started from now on asks it too.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub fn start_another_repo_server(&mut self) -> Result<()> {
+        let (name, port) = (format!("repo-server-{}", self.replicas.len() + 2), free_port()?);
+        let process = self.spawn_repo_server(&name, port)?;
+        self.replicas.push((process, port));
+        Ok(())
+    }
+
+    /// Kills the first repo-server, as `kill -9` does.
+    pub fn kill_repo_server(&mut self) {
+        self.repo_server = None;
     }
 
     /// The process id of the controller.
@@ -197,15 +220,15 @@ impl Installation {
         Ok(())
     }
 
-    fn start_repo_server(&mut self) -> Result<()> {
+    fn spawn_repo_server(&self, name: &str, port: u16) -> Result<Process> {
         let metrics_port = free_port()?;
         let mut args = vec![
             "repo-server".to_owned(),
             "--address=127.0.0.1".to_owned(),
-            format!("--port={}", self.repo_server_port),
+            format!("--port={port}"),
             "--metrics-address=127.0.0.1".to_owned(),
             format!("--metrics-port={metrics_port}"),
-            format!("--cache-dir={}", self.options.dir.join("repo-server").display()),
+            format!("--cache-dir={}", self.options.dir.join(name).display()),
             // The repositories of tests and demonstrations are directories and servers of this machine.
             "--allow-inner-hosts=file://,127.0.0.0/8,localhost".to_owned(),
         ];
@@ -215,8 +238,7 @@ impl Installation {
         if let Some(attention) = self.options.attention {
             args.push(format!("--revision-cache-expiration={}ms", attention.as_millis()));
         }
-        self.repo_server = Some(self.start_process("repo-server", &args, metrics_port)?);
-        Ok(())
+        self.start_process(name, &args, metrics_port)
     }
 
     fn start_process(&self, name: &str, args: &[String], health_port: u16) -> Result<Process> {
