@@ -382,6 +382,18 @@ impl Task {
             })
             .collect();
         self.step(Event::Costs(costs));
+        let unseen = self.node.places().filter_map(|place| {
+            // What no Application needs is not looked at.
+            let cluster = self.ctx.clusters.get(&place.cluster.0)?;
+            let since = match cluster.status() {
+                Status::Synced { .. } => return None,
+                Status::Failed { since, .. } if cluster.resource_count() > 0 => Some(since.as_second()),
+                Status::Failed { .. } | Status::Syncing { .. } | Status::Stopped => None,
+            };
+            Some((place.cluster, since))
+        });
+        let unseen = unseen.collect();
+        self.step(Event::Unseen(unseen));
     }
 
     fn look_at_warming(&mut self) {

@@ -63,6 +63,8 @@ pub enum Event {
     Clusters(BTreeMap<ClusterId, Wanted>),
     /// What the owned clusters cost.
     Costs(BTreeMap<ClusterId, u64>),
+    /// These of the owned clusters cannot be watched now, and are known as of then ([`ShardLease::unseen`]).
+    Unseen(BTreeMap<ClusterId, Option<i64>>),
     /// A cluster that was to be warmed is listed and watched.
     Warmed(ClusterId),
     /// No write of this hold is under way any more: each was answered, or its time and the margin have passed.
@@ -138,6 +140,7 @@ pub struct Node {
     elections: u64,
     wanted: Option<BTreeMap<ClusterId, Wanted>>,
     costs: BTreeMap<ClusterId, u64>,
+    unseen: BTreeMap<ClusterId, Option<i64>>,
     /// Writes so far.
     numbers: u64,
     pending: BTreeMap<Key, Pending>,
@@ -278,6 +281,7 @@ impl Node {
             elections: 0,
             wanted: None,
             costs: BTreeMap::new(),
+            unseen: BTreeMap::new(),
             numbers: 0,
             pending: BTreeMap::new(),
             reading: BTreeMap::new(),
@@ -347,6 +351,7 @@ impl Node {
             }
             Event::Clusters(wanted) => self.wanted = Some(wanted),
             Event::Costs(costs) => self.costs = costs,
+            Event::Unseen(unseen) => self.unseen = unseen,
             Event::Warmed(cluster) => {
                 if let Some(ready) = self.warming.get_mut(&cluster) {
                     *ready = true;

@@ -56,6 +56,10 @@ pub struct ShardLease {
     /// The clusters that it owns, and what they cost it.
     #[serde(default)]
     pub costs: BTreeMap<ClusterId, u64>,
+    /// Those of them that it cannot watch now, and as of when it knows them: seconds since 1970 on its own clock, or nothing if
+    /// it has not seen them yet. For people: nobody decides by it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unseen: BTreeMap<ClusterId, Option<i64>>,
 }
 
 impl ShardLease {

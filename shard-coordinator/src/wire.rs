@@ -205,6 +205,7 @@ mod tests {
                 drain: true,
                 leaving: false,
                 costs: BTreeMap::from([(cluster.clone(), 12)]),
+                unseen: BTreeMap::from([(cluster.clone(), Some(1_800_000_000))]),
             }),
             Object::Election(Election {
                 holder: None,

@@ -194,12 +194,12 @@ fn table(all: &All) -> String {
         );
     }
     text += &format!(
-        "\n{:<52} {:<40} {:>6} {:<10} {}\n",
-        "CLUSTER", "OWNER", "EPOCH", "STATE", "PIN"
+        "\n{:<52} {:<40} {:>6} {:<10} {:<20} {}\n",
+        "CLUSTER", "OWNER", "EPOCH", "STATE", "KNOWN", "PIN"
     );
     for (record, _) in &all.records {
         text += &format!(
-            "{:<52} {:<40} {:>6} {:<10} {}\n",
+            "{:<52} {:<40} {:>6} {:<10} {:<20} {}\n",
             record.cluster,
             record
                 .owner
@@ -207,6 +207,7 @@ fn table(all: &All) -> String {
                 .map_or_else(|| "-".to_owned(), |owner| owner.shard.to_string()),
             record.epoch,
             record.state(),
+            known(all, record).as_deref().unwrap_or("-"),
             record.pin.as_ref().map_or_else(String::new, pin_text),
         );
     }
@@ -230,9 +231,25 @@ fn document(all: &All) -> Value {
             "epoch": record.epoch, "state": record.state().to_string(),
             "successor": record.handover.as_ref().and_then(|handover| handover.to.as_ref())
                 .map(|to| to.shard.to_string()),
-            "pin": record.pin.as_ref().map(pin_text),
+            "pin": record.pin.as_ref().map(pin_text), "known": known(all, record),
         })).collect::<Vec<_>>(),
     })
+}
+
+/// As of when a cluster is known: `now` while its owner watches it, nothing if nobody has seen it yet or owns it. An owner tells
+/// with each renewal of its lease; what it told last counts for as long as nobody has marked the lease over.
+fn known(all: &All, record: &Record) -> Option<String> {
+    let lease = record.owner.as_ref().and_then(|owner| {
+        let mut leases = all.shards.iter().map(|(lease, _)| lease);
+        leases.find(|lease| lease.holder == *owner && !lease.over)
+    });
+    match lease?.unseen.get(&record.cluster) {
+        None => Some("now".to_owned()),
+        Some(since) => {
+            let since = jiff::Timestamp::from_second((*since)?).ok()?;
+            Some(since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        }
+    }
 }
 
 /// Clusters and their cost, by shard.
@@ -323,4 +340,54 @@ async fn pin(store: &Store, cluster: &str, shard: &str) -> Result<()> {
         }
     }
     bail!("the record of {cluster} changes all the time; try again")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use argosy_shard_coordinator::object::{ClusterId, Incarnation};
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_known_as_of_what_its_owner_told_last() {
+        let holder = Incarnation {
+            shard: ShardId::new("pod-0"),
+            term: 3,
+        };
+        let [seen, lost, new] = ["https://seen", "https://lost", "https://new"].map(ClusterId::new);
+        let lease = ShardLease {
+            holder: holder.clone(),
+            boot: "b".into(),
+            over: false,
+            revision: 1,
+            renewals: 1,
+            ordinal: None,
+            drain: false,
+            leaving: false,
+            costs: BTreeMap::new(),
+            unseen: BTreeMap::from([(lost.clone(), Some(1_800_000_000)), (new.clone(), None)]),
+        };
+        let mut all = All {
+            shards: vec![(lease, Value::Null)],
+            ..All::default()
+        };
+        let record = |cluster: &ClusterId| Record {
+            cluster: cluster.clone(),
+            revision: 1,
+            epoch: 1,
+            owner: Some(holder.clone()),
+            handover: None,
+            pin: None,
+            cost: 1,
+        };
+        assert_eq!(known(&all, &record(&seen)).as_deref(), Some("now"));
+        assert_eq!(
+            known(&all, &record(&lost)).as_deref(),
+            Some("2027-01-15T08:00:00Z")
+        );
+        assert_eq!(known(&all, &record(&new)), None);
+        all.shards[0].0.over = true;
+        assert_eq!(known(&all, &record(&seen)), None, "nobody looks at it");
+    }
 }

@@ -119,6 +119,7 @@ impl Node {
                 over: true,
                 revision: lease.revision + 1,
                 costs: Default::default(),
+                unseen: Default::default(),
                 ..lease
             };
             self.put(now, Object::Shard(over), out);
@@ -310,6 +311,7 @@ impl Node {
             drain: false,
             leaving: false,
             costs: BTreeMap::new(),
+            unseen: BTreeMap::new(),
         };
         self.put(now, Object::Shard(lease), out);
     }

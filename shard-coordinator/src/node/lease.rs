@@ -57,6 +57,7 @@ impl Node {
             drain: lease.is_some_and(|lease| lease.drain),
             leaving: false,
             costs: Default::default(),
+            unseen: Default::default(),
         };
         self.wire = self.wire.max(wire);
         self.put(now, Object::Shard(taken), out);
@@ -105,6 +106,11 @@ impl Node {
                 (cluster.clone(), cost.unwrap_or_else(|| guess(cluster)))
             })
             .collect();
+        let unseen = self
+            .unseen
+            .iter()
+            .filter(|(cluster, _)| self.held.contains_key(cluster));
+        let unseen = unseen.map(|(cluster, since)| (cluster.clone(), *since)).collect();
         let renewed = ShardLease {
             holder: incarnation.clone(),
             boot: self.identity.boot.clone(),
@@ -114,6 +120,7 @@ impl Node {
             over: false,
             leaving,
             costs,
+            unseen,
             drain: known.object.drain,
         };
         self.put(now, Object::Shard(renewed), out);
@@ -285,6 +292,7 @@ impl Node {
                 revision: known.object.revision + 1,
                 renewals: known.object.renewals + 1,
                 costs: Default::default(),
+                unseen: Default::default(),
                 ..known.object.clone()
             };
             self.ending = true;
