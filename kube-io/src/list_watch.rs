@@ -71,7 +71,7 @@ pub struct Options {
     /// How long a watch may take to get to the version of a count. API servers say once a minute how far they are.
     pub stale_max: Duration,
     /// The time between two looks at the metadata of all objects, which take the place of a count; a tenth more or less by
-    /// chance, so that kinds and clusters take turns. Servers compress these pages: a hundred bytes or two an object.
+    /// chance, so that kinds and clusters take turns. Servers compress these pages: some hundred bytes an object, most of it who manages which fields.
     pub versions_pause: Duration,
     /// Waits after failures: from the first to the last, doubling.
     pub wait_min: Duration,
