@@ -1,16 +1,18 @@
 //! Talking to an API server: which one, as whom. Argo CD's own configuration file is read and written, so that whoever
 //! has logged in with `argocd` is logged in here.
 
+mod way;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use argosy_object::{Value, yaml};
-use argosy_repo_client::{Tls, connect};
+use argosy_repo_client::Tls;
 use serde_json::json;
 use tonic::metadata::MetadataValue;
-use tonic::transport::Channel;
 use tonic::{Request, Status};
+use way::Way;
 
 /// Where certificates of the system are, on one system or another.
 const SYSTEM_CERTIFICATES: &[&str] = &[
@@ -35,6 +37,12 @@ pub(crate) struct Connection {
     /// Speak without TLS.
     #[arg(long, global = true)]
     plaintext: bool,
+    /// Speak gRPC-web, for proxies that do not carry gRPC [default: only if gRPC does not get there].
+    #[arg(long, global = true)]
+    grpc_web: bool,
+    /// Path that the API is below; implies --grpc-web.
+    #[arg(long, global = true)]
+    grpc_web_root_path: Option<String>,
     /// Certificates that the server's is verified with, in PEM [default: the system's].
     #[arg(long, global = true)]
     server_crt: Option<PathBuf>,
@@ -48,7 +56,7 @@ pub(crate) struct Connection {
 
 /// A server and a token.
 pub(crate) struct Remote {
-    channel: Channel,
+    way: Way,
     /// The address.
     pub server: String,
     token: String,
@@ -87,8 +95,8 @@ const MESSAGE_LEN_MAX: usize = 200 << 20;
 macro_rules! services {
     ($($name:ident: $package:ident::$module:ident::$client:ident;)*) => {
         impl Remote {
-            $(pub(crate) fn $name(&self) -> argosy_api::services::$package::$module::$client<Channel> {
-                argosy_api::services::$package::$module::$client::new(self.channel.clone())
+            $(pub(crate) fn $name(&self) -> argosy_api::services::$package::$module::$client<Way> {
+                argosy_api::services::$package::$module::$client::new(self.way.clone())
                     .max_decoding_message_size(MESSAGE_LEN_MAX)
             })*
         }
@@ -169,8 +177,18 @@ impl Connection {
             Some((_, port)) if port.parse::<u16>().is_ok() => server.to_owned(),
             _ => format!("{server}:{default_port}"),
         };
+        let root_path = match &self.grpc_web_root_path {
+            Some(path) => path,
+            None => known
+                .and_then(|known| known["grpc-web-root-path"].as_str())
+                .unwrap_or_default(),
+        };
+        let web = way::web(&address, &tls, root_path)?;
         Ok(Remote {
-            channel: connect(&address, &tls)?,
+            way: match self.grpc_web || is("grpc-web") || !root_path.is_empty() {
+                true => web,
+                false => way::either(way::native(&address, &tls)?, web),
+            },
             server: server.to_owned(),
             token,
         })
@@ -217,11 +235,28 @@ impl Connection {
         config.write(&file)
     }
 
+    /// What a login is called unless it is given a name: servers of one address may differ by path.
+    pub(crate) fn name_of(&self, server: &str) -> String {
+        match self
+            .grpc_web_root_path
+            .as_deref()
+            .unwrap_or_default()
+            .trim_matches('/')
+        {
+            "" => server.to_owned(),
+            path => format!("{server}/{path}"),
+        }
+    }
+
     /// Remembers a login.
     pub(crate) fn remember(&self, server: &str, context: &str, token: &str) -> Result<()> {
         let file = self.file()?;
         let mut config = Config::read(&file)?;
-        let mut entry = json!({"server": server, "grpc-web-root-path": ""});
+        let root_path = self.grpc_web_root_path.as_deref().unwrap_or_default();
+        let mut entry = json!({"server": server, "grpc-web-root-path": root_path});
+        if self.grpc_web {
+            entry["grpc-web"] = true.into();
+        }
         if self.insecure {
             entry["insecure"] = true.into();
         }
@@ -409,6 +444,8 @@ mod tests {
         connection.remember("one.example.com:443", "one", "t1").unwrap();
         connection.remember("two.example.com:443", "two", "t2").unwrap();
         let contexts = connection.contexts().unwrap();
+            grpc_web: false,
+            grpc_web_root_path: None,
         assert_eq!(contexts[1], (true, "two".into(), "two.example.com:443".into()));
         connection.use_context("one").unwrap();
         let config = Config::read(&file).unwrap();

@@ -38,7 +38,9 @@ pub(crate) async fn login(args: Login) -> Result<ExitCode> {
         ..SessionCreateRequest::default()
     };
     let answer = remote.sessions().create(request).await.map_err(said)?;
-    let context = args.name.as_deref().unwrap_or(&remote.server);
+    let context = args
+        .name
+        .unwrap_or_else(|| args.connection.name_of(&remote.server));
     args.connection
         .remember(&remote.server, context, &answer.into_inner().token)?;
     output::text(&format!(

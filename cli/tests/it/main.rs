@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases;
+mod grpc_web;
 mod remote;
 
 use std::process::{Command, Output};

@@ -13,7 +13,7 @@ use argosy_test_cluster::{ADMIN_TOKEN, Binaries, Cluster, free_port};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const PASSWORD: &str = "correct-horse-1";
+pub(crate) const PASSWORD: &str = "correct-horse-1";
 /// bcrypt of it.
 const PASSWORD_HASH: &str = "$2b$04$FjMOwzMjZSk/YnN8FQ7wSuv4NsV0umSudwzN1ZTO/QDziFfVytHEq";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,13 +28,13 @@ impl Drop for Server {
 }
 
 /// The control plane and the server that tests share. What they write is their own.
-struct World {
+pub(crate) struct World {
     cluster: Cluster,
-    address: String,
+    pub(crate) address: String,
     _server: Server,
 }
 
-fn world() -> &'static World {
+pub(crate) fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
         let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli-it");
@@ -115,11 +115,15 @@ async fn apply(api: &Api, kind: Kind, object: Value) {
 }
 
 /// Somebody who has logged in, with a folder of their own.
-struct Person(TempDir);
+pub(crate) struct Person(TempDir);
 
 impl Person {
-    fn admin() -> Person {
-        let person = Person(TempDir::new().unwrap());
+    pub(crate) fn new() -> Person {
+        Person(TempDir::new().unwrap())
+    }
+
+    pub(crate) fn admin() -> Person {
+        let person = Person::new();
         let said = person.says(&[
             "login",
             &world().address,
@@ -132,7 +136,7 @@ impl Person {
         person
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
@@ -141,7 +145,7 @@ impl Person {
         self.path(name).display().to_string()
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_argosy"))
             .args(words)
             .arg("--plaintext")
@@ -155,7 +159,7 @@ impl Person {
     }
 
     /// stdout of a command that must work.
-    fn says(&self, words: &[&str]) -> String {
+    pub(crate) fn says(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words:?}: {error}");
@@ -163,7 +167,7 @@ impl Person {
     }
 
     /// stderr of a command that must not work, and its exit code.
-    fn fails(&self, words: &[&str]) -> (String, i32) {
+    pub(crate) fn fails(&self, words: &[&str]) -> (String, i32) {
         let output = self.run(words);
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success(), "{words:?}: {said}");
@@ -173,12 +177,12 @@ impl Person {
         )
     }
 
-    fn json(&self, words: &[&str]) -> Value {
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
         serde_json::from_str(&self.says(&[words, &["-o", "json"]].concat())).unwrap()
     }
 }
 
-fn words(line: &str) -> Vec<&str> {
+pub(crate) fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
