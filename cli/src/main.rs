@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `controller`, `repo-server`, `cmp-server`, `server`, `crds`, `shards`, `demo` | `render`, `diff`, `health`, `plan`, `action` |
 //!
-//! With an API server, as Argo CD's own program: `login`, `logout`, `context`, `version`, `account`, `app`, `appset`,
+//! With an API server, as Argo CD's own program: `login`, `logout`, `context`, `configure`, `version`, `account`, `app`, `appset`,
 //! `proj`, `repo`, `repocreds`, `cluster`, `cert`, `gpg`. For shells and readers: `completion`, `man`.
 //!
 //! Exit codes of the offline commands: 0 fine (diff: synced), 1 different, 2 wrong input. On 2 there is a message on
@@ -72,6 +72,8 @@ enum Command {
     Logout(command::login::Logout),
     /// Show the logins, or go to another.
     Context(command::login::Contexts),
+    /// Change the configuration file.
+    Configure(command::login::Configure),
     /// Show versions.
     Version(command::login::Version),
     /// Local accounts, and who one is.
@@ -106,12 +108,12 @@ const FAILED_REMOTELY: u8 = 20;
 impl Command {
     fn failure(&self) -> ExitCode {
         use Command::{
-            Account, App, Appset, Cert, Cluster, Context, Gpg, Login, Logout, Proj, Relogin, Repo, Repocreds,
-            Version,
+            Account, App, Appset, Cert, Cluster, Configure, Context, Gpg, Login, Logout, Proj, Relogin, Repo,
+            Repocreds, Version,
         };
         match self {
-            Login(_) | Relogin(_) | Logout(_) | Context(_) | Version(_) | Account(_) | App(_) | Appset(_)
-            | Proj(_) | Repo(_) | Repocreds(_) | Cluster(_) | Cert(_) | Gpg(_) => {
+            Login(_) | Relogin(_) | Logout(_) | Context(_) | Configure(_) | Version(_) | Account(_)
+            | App(_) | Appset(_) | Proj(_) | Repo(_) | Repocreds(_) | Cluster(_) | Cert(_) | Gpg(_) => {
                 ExitCode::from(FAILED_REMOTELY)
             }
             _ => ExitCode::from(2),
@@ -142,6 +144,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Relogin(args) => block_on(command::login::relogin(args)),
         Command::Logout(args) => block_on(command::login::logout(args)),
         Command::Context(args) => command::login::contexts(&args),
+        Command::Configure(args) => command::login::configure(&args),
         Command::Version(args) => block_on(command::login::version(args)),
         Command::Account(args) => block_on(command::account::run(args)),
         Command::App(args) => block_on(command::app::run(args)),

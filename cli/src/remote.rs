@@ -312,6 +312,20 @@ impl Connection {
         config.write(&file)
     }
 
+    /// Sets whether Argo CD's program may ask, or leaves that as it is; what holds then.
+    pub(crate) fn set_prompts(&self, enabled: Option<bool>) -> Result<bool> {
+        let file = self.file()?;
+        anyhow::ensure!(
+            file.exists(),
+            "No local configuration found: log in first, or give --config"
+        );
+        let mut config = Config::read(&file)?;
+        let enabled = enabled.unwrap_or(config.0["prompts-enabled"] == true);
+        config.0["prompts-enabled"] = enabled.into();
+        config.write(&file)?;
+        Ok(enabled)
+    }
+
     fn file(&self) -> Result<PathBuf> {
         if let Some(file) = &self.config_file {
             return Ok(file.clone());
@@ -430,6 +444,8 @@ mod tests {
             auth_token: None,
             insecure: true,
             plaintext: false,
+            grpc_web: false,
+            grpc_web_root_path: None,
             server_crt: None,
             config_file: Some(file.to_owned()),
             argocd_context: None,
@@ -444,8 +460,6 @@ mod tests {
         connection.remember("one.example.com:443", "one", "t1").unwrap();
         connection.remember("two.example.com:443", "two", "t2").unwrap();
         let contexts = connection.contexts().unwrap();
-            grpc_web: false,
-            grpc_web_root_path: None,
         assert_eq!(contexts[1], (true, "two".into(), "two.example.com:443".into()));
         connection.use_context("one").unwrap();
         let config = Config::read(&file).unwrap();

@@ -1,4 +1,4 @@
-//! `argosy login`, `logout`, `context`, `version`.
+//! `argosy login`, `logout`, `context`, `configure`, `version`.
 
 use std::process::ExitCode;
 
@@ -42,7 +42,7 @@ pub(crate) async fn login(args: Login) -> Result<ExitCode> {
         .name
         .unwrap_or_else(|| args.connection.name_of(&remote.server));
     args.connection
-        .remember(&remote.server, context, &answer.into_inner().token)?;
+        .remember(&remote.server, &context, &answer.into_inner().token)?;
     output::text(&format!(
         "'{}:login' logged in successfully\nContext '{context}' updated\n",
         args.username
@@ -133,6 +133,24 @@ pub(crate) fn contexts(args: &Contexts) -> Result<ExitCode> {
             vec![if current { "*".to_owned() } else { String::new() }, name, server]
         });
     output::table(&["CURRENT", "NAME", "SERVER"], rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Configure {
+    /// Have Argo CD's program ask where it can (true), or never (false). This program asks before it deletes, and nowhere else.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    prompts_enabled: Option<bool>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Changes the configuration file.
+pub(crate) fn configure(args: &Configure) -> Result<ExitCode> {
+    let enabled = args.connection.set_prompts(args.prompts_enabled)?;
+    output::text(&format!(
+        "Successfully updated the following configuration settings:\nprompts-enabled: {enabled}\n"
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
-//! `argosy proj`: projects through the API server. Roles and windows are files of their own.
+//! `argosy proj`: projects through the API server. Roles, windows and policies of signatures are files of their own.
 
 mod change;
+mod integrity;
 mod role;
 mod show;
 mod window;
@@ -77,6 +78,8 @@ enum Command {
     Role(role::Args),
     /// Sync windows of projects.
     Windows(window::Args),
+    /// What a project demands of its sources.
+    SourceIntegrity(integrity::Args),
     #[command(flatten)]
     Change(change::Verb),
 }
@@ -143,6 +146,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         }
         Command::Role(args) => role::run(&remote, args).await?,
         Command::Windows(args) => window::run(&remote, args).await?,
+        Command::SourceIntegrity(args) => integrity::run(&remote, args).await?,
         Command::Change(verb) => verb.run(&remote).await?,
     }
     Ok(ExitCode::SUCCESS)

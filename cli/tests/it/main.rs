@@ -3,6 +3,7 @@
 
 mod cases;
 mod grpc_web;
+mod integrity;
 mod remote;
 
 use std::process::{Command, Output};
