@@ -223,7 +223,7 @@ pub(super) struct GetResource {
     #[arg(long)]
     show_managed_fields: bool,
     /// How to print them.
-    #[arg(long, short, default_value = "yaml", value_parser = ["yaml", "json"])]
+    #[arg(long, short, default_value = "wide", value_parser = ["wide", "yaml", "json"])]
     output: String,
 }
 
@@ -253,11 +253,62 @@ pub(super) async fn get(remote: &Remote, args: GetResource) -> Result<()> {
             false => only(&object, &args.filter_fields),
         });
     }
-    let format = match args.output.as_str() {
-        "json" => output::Documents::Json,
-        _ => output::Documents::Yaml,
+    match args.output.as_str() {
+        "json" => output::documents(&objects, output::Documents::Json),
+        "yaml" => output::documents(&objects, output::Documents::Yaml),
+        _ => {
+            let names = args.target.resource_name.is_none();
+            let headings: &[&str] = if names {
+                &["FIELD", "RESOURCE NAME", "VALUE"]
+            } else {
+                &["FIELD", "VALUE"]
+            };
+            output::table(
+                headings,
+                objects
+                    .iter()
+                    .flat_map(|object| wide(object, names, &args.filter_fields)),
+            )
+        }
+    }
+}
+
+/// A row a field, however deep it lies. The identity beside fields that were asked for is not among them.
+fn wide(object: &Value, names: bool, asked: &[String]) -> Vec<Vec<String>> {
+    let mut fields = Vec::new();
+    leaves(String::new(), object, &mut fields);
+    let is_beside = |field: &String| {
+        ["apiVersion", "kind", "metadata.name"].contains(&field.as_str()) && !asked.contains(field)
     };
-    output::documents(&objects, format)
+    fields.retain(|(field, _)| asked.is_empty() || !is_beside(field));
+    let row = |(field, value): (String, String)| match names {
+        true => vec![field, meta::name(object).to_owned(), value],
+        false => vec![field, value],
+    };
+    fields.into_iter().map(row).collect()
+}
+
+fn leaves(field: String, value: &Value, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let name = if field.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{field}.{key}")
+                };
+                leaves(name, value, found);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                leaves(format!("{field}[{at}]"), item, found);
+            }
+        }
+        Value::String(text) => found.push((field, text.clone())),
+        Value::Null => found.push((field, "<nil>".to_owned())),
+        other => found.push((field, other.to_string())),
+    }
 }
 
 /// An object of these fields and its identity.
@@ -394,5 +445,35 @@ mod tests {
             kept,
             serde_json::json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}, "spec": {"a": 1}})
         );
+    }
+
+    #[test]
+    fn wide_is_a_row_a_field() {
+        let object = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0"},
+            "spec": {"containers": [{"name": "web", "args": ["-v", 1]}], "x": {}, "y": null}, "z": 0.5});
+        let rows = |asked: &[&str]| -> Vec<String> {
+            let asked: Vec<String> = asked.iter().map(|field| (*field).to_owned()).collect();
+            let shown = if asked.is_empty() {
+                object.clone()
+            } else {
+                only(&object, &asked)
+            };
+            wide(&shown, true, &asked)
+                .into_iter()
+                .map(|row| row.join(" "))
+                .collect()
+        };
+        let all = rows(&[]);
+        for row in [
+            "kind web-0 Pod",
+            "spec.containers[0].args[1] web-0 1",
+            "spec.y web-0 <nil>",
+            "z web-0 0.5",
+        ] {
+            assert!(all.iter().any(|found| found == row), "{row}: {all:?}");
+        }
+        assert!(!all.iter().any(|row| row.starts_with("spec.x")), "{all:?}");
+        assert_eq!(rows(&["z"]), ["z web-0 0.5"]);
+        assert_eq!(rows(&["kind", "z"]), ["kind web-0 Pod", "z web-0 0.5"]);
     }
 }
