@@ -38,7 +38,7 @@ func answerAll(in io.Reader, out io.Writer) {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
 			answer := map[string]any{}
-			if result, err := wire(line); err != nil {
+			if result, err := operation(line); err != nil {
 				answer["error"] = err.Error()
 			} else {
 				answer["result"] = result
@@ -51,6 +51,22 @@ func answerAll(in io.Reader, out io.Writer) {
 			return
 		}
 	}
+}
+
+func operation(line json.RawMessage) (any, error) {
+	var request struct {
+		Op string `json:"op"`
+	}
+	if err := json.Unmarshal(line, &request); err != nil {
+		return nil, err
+	}
+	switch request.Op {
+	case "wire":
+		return wire(line)
+	case "redis":
+		return entries(line)
+	}
+	return nil, fmt.Errorf("unknown operation %q", request.Op)
 }
 
 // message is what both codecs of Argo CD's API take: generated protobuf, and encoding/json in its REST gateway.
@@ -92,6 +108,7 @@ var answers = map[string]message{
 	"application.ManagedResourcesResponse":       &application.ManagedResourcesResponse{},
 	"application.ResourceActionsListResponse":    &application.ResourceActionsListResponse{},
 	"cluster.ClusterResponse":                    &cluster.ClusterResponse{},
+	"events.EventList":                           &events.EventList{},
 	"gpgkey.GnuPGPublicKeyCreateResponse":        &gpgkey.GnuPGPublicKeyCreateResponse{},
 	"notification.TriggerList":                   &notification.TriggerList{},
 	"notification.ServiceList":                   &notification.ServiceList{},
@@ -108,7 +125,6 @@ var answers = map[string]message{
 	"session.GetUserInfoResponse":                &session.GetUserInfoResponse{},
 	"session.SessionResponse":                    &session.SessionResponse{},
 	"settings.Settings":                          &settings.Settings{},
-	"events.EventList":                           &events.EventList{},
 	"version.VersionMessage":                     &version.VersionMessage{},
 }
 
@@ -171,6 +187,10 @@ func (f filler) fill(value reflect.Value) {
 	case metav1.Time:
 		value.Set(reflect.ValueOf(metav1.NewTime(time.Unix(1_700_000_000+f.Int63n(1e8), 0).UTC())))
 		return
+	case metav1.MicroTime:
+		micros := 1_700_000_000_000_000 + f.Int63n(1e14)
+		value.Set(reflect.ValueOf(metav1.NewMicroTime(time.UnixMicro(micros).UTC())))
+		return
 	case runtime.RawExtension:
 		value.Set(reflect.ValueOf(runtime.RawExtension{Raw: f.document()}))
 		return
@@ -187,10 +207,6 @@ func (f filler) fill(value reflect.Value) {
 	switch value.Kind() {
 	case reflect.Bool:
 		value.SetBool(true)
-	case metav1.MicroTime:
-		micros := 1_700_000_000_000_000 + f.Int63n(1e14)
-		value.Set(reflect.ValueOf(metav1.NewMicroTime(time.UnixMicro(micros).UTC())))
-		return
 	case reflect.String:
 		value.SetString(f.word())
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:

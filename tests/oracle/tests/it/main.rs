@@ -4,6 +4,7 @@
 
 mod api_server;
 mod rbac;
+mod redis;
 mod scalars;
 mod server_side;
 mod settled;
