@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use argosy_object::{Value, yaml};
+use argosy_peers::{Live, Material};
 use argosy_repo_client::Tls;
 use serde_json::json;
 use tonic::metadata::MetadataValue;
@@ -167,12 +168,16 @@ impl Connection {
         } else if self.insecure || is("insecure") {
             Tls::Unverified
         } else {
+            let authority = Live::of(Material {
+                identity: None,
+                authority: Some(self.authorities()?),
+            })?;
             Tls::Strict {
-                ca: self.authorities()?,
+                authority,
                 identity: None,
             }
         };
-        let default_port = if tls == Tls::Plaintext { 80 } else { 443 };
+        let default_port = if matches!(tls, Tls::Plaintext) { 80 } else { 443 };
         let address = match server.rsplit_once(':') {
             Some((_, port)) if port.parse::<u16>().is_ok() => server.to_owned(),
             _ => format!("{server}:{default_port}"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use argosy_peers::Mutual;
 use argosy_runtime::args;
 use argosy_sync::autosync::SelfHealBackoff;
 use clap::ArgAction;
@@ -35,6 +35,9 @@ pub struct Args {
         default_value = "argocd-repo-server:8081"
     )]
     pub repo_server: String,
+    /// Find the replicas of the repo-server by the EndpointSlices of the Service that the address names, instead of by DNS.
+    #[arg(long, env = "ARGOSY_REPO_SERVER_ENDPOINTS", action = ArgAction::SetTrue)]
+    pub repo_server_endpoints: bool,
     /// Speak to the repo-server without TLS.
     #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_PLAINTEXT", action = ArgAction::SetTrue)]
     pub repo_server_plaintext: bool,
@@ -47,8 +50,8 @@ pub struct Args {
         env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_CA_CERT_PATH",
         default_value = "/app/config/controller/tls/ca.crt"
     )]
-    pub repo_server_ca_cert_path: Option<PathBuf>,
-    /// Our certificate for a repo-server that asks who calls, in PEM; none is shown where the file is not there.
+    pub repo_server_ca_cert_path: PathBuf,
+    /// Our certificate for a repo-server that asks who calls, in PEM; where the file is not there, the one that is kept is shown.
     #[arg(
         long,
         env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_CLIENT_CERT_PATH",
@@ -62,6 +65,10 @@ pub struct Args {
         default_value = "/app/config/reposerver/mtls/client.key"
     )]
     pub repo_server_client_cert_key_path: PathBuf,
+    /// Certificates among the components: `required` and `optional` keep them in Secrets (they differ in whether a caller that
+    /// shows none is served), `off` keeps none.
+    #[arg(long, env = "ARGOSY_MUTUAL_TLS", default_value_t = Mutual::Required)]
+    pub mutual_tls: Mutual,
     /// Seconds a call to the repo-server may last.
     #[arg(
         long,
@@ -198,41 +205,16 @@ pub struct Args {
 
 impl Args {
     /// How the repo-server is reached.
-    ///
-    /// # Errors
-    /// With strict TLS, when the certificates to verify with cannot be read.
-    pub(crate) fn repo_client(&self) -> anyhow::Result<argosy_repo_client::Config> {
-        use argosy_repo_client::{Config, Tls};
-        let identity = argosy_repo_client::identity(
-            &self.repo_server_client_cert_path,
-            &self.repo_server_client_cert_key_path,
-        )?;
-        let tls = match (self.repo_server_plaintext, self.repo_server_strict_tls) {
-            (true, _) => Tls::Plaintext,
-            (false, false) => match identity {
-                Some(identity) => Tls::UnverifiedAs { identity },
-                None => Tls::Unverified,
-            },
-            (false, true) => {
-                let path = self.repo_server_ca_cert_path.as_deref().context(
-                    "--repo-server-strict-tls needs certificates to verify with: set --repo-server-ca-cert-path",
-                )?;
-                let ca = std::fs::read(path).with_context(|| {
-                    format!(
-                        "read the certificates to verify the repo-server with, {} (--repo-server-ca-cert-path)",
-                        path.display()
-                    )
-                })?;
-                Tls::Strict { ca, identity }
-            }
-        };
-        let timeout = Duration::from_secs(self.repo_server_timeout_seconds);
-        Ok(Config {
+    pub(crate) fn repo_server(&self) -> argosy_repo_client::Flags {
+        argosy_repo_client::Flags {
             address: self.repo_server.clone(),
-            tls,
-            timeout,
-            ..Config::default()
-        })
+            plaintext: self.repo_server_plaintext,
+            strict: self.repo_server_strict_tls,
+            authority: self.repo_server_ca_cert_path.clone(),
+            certificate: self.repo_server_client_cert_path.clone(),
+            key: self.repo_server_client_cert_key_path.clone(),
+            timeout: Duration::from_secs(self.repo_server_timeout_seconds),
+        }
     }
 
     /// The options that stages read.
@@ -299,22 +281,6 @@ mod tests {
         assert_eq!(options.self_heal, SelfHealBackoff::default());
         assert_eq!(options.repo_error_grace.as_secs(), 180);
         assert_eq!(options.sync_wave_delay.as_secs(), 2);
-    }
-
-    #[test]
-    fn trust_that_cannot_be_read_is_an_error_and_never_no_trust() {
-        let missing = [
-            "controller",
-            "--repo-server-strict-tls",
-            "--repo-server-ca-cert-path",
-            "/no/such/ca.crt",
-        ];
-        let args = Command::try_parse_from(missing).unwrap().args;
-        let error = format!("{:#}", args.repo_client().unwrap_err());
-        assert!(
-            error.contains("/no/such/ca.crt (--repo-server-ca-cert-path)"),
-            "{error}"
-        );
     }
 
     #[test]

@@ -11,8 +11,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use argosy_api::condition::{self, ConditionType};
 use argosy_api::meta::Time;
-use argosy_kube_io::{ClusterAuth, Target, auth, client};
-use argosy_repo_client::RepoClient;
+use argosy_kube_io::{ClusterAuth, Target, auth, client, endpoints};
+use argosy_peers::{Component, Live, Mutual};
+use argosy_peers_keeper::Keeper;
+use argosy_repo_client::{RepoClient, Told};
 use argosy_runtime::clock::{Clock, System};
 use argosy_runtime::tasks::{Tasks, caught};
 use argosy_runtime::{log, metrics as port};
@@ -62,8 +64,8 @@ pub struct Surroundings {
     pub auth: ClusterAuth,
     /// This process's place among the shards.
     pub shard: Own,
-    /// Renders sources into manifests.
-    pub repo: RepoClient,
+    /// Renders sources into manifests; without it the repo-server that the flags name.
+    pub repo: Option<RepoClient>,
     /// The clocks of the machine.
     pub clock: Arc<dyn Clock>,
 }
@@ -76,7 +78,7 @@ impl Surroundings {
                 .await
                 .context("find the control plane's API server")?,
             shard: own::from_env().context("find out which shard this is")?,
-            repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
+            repo: None,
             clock: Arc::new(System),
         })
     }
@@ -174,6 +176,17 @@ pub async fn start(args: Args, around: Surroundings, tasks: &Tasks) -> anyhow::R
         registry.register_collector(Box::new(ShardsCollector { known, ownership }));
     }
     let (looked, for_argo_cd) = redis::prepare(&args.redis)?.unzip();
+    let live = match args.mutual_tls {
+        Mutual::Off => Arc::default(),
+        _ => {
+            let keeper = Keeper::new(target.clone(), &namespace, Component::Controller);
+            keeper.start(tasks).await
+        }
+    };
+    let repo = match repo {
+        Some(repo) => repo,
+        None => repo_server(&args, tasks, &live, &control_plane, &namespace)?,
+    };
     let ctx = Arc::new(Context {
         looked,
         status: Arc::new(writer),
@@ -207,7 +220,7 @@ pub async fn start(args: Args, around: Surroundings, tasks: &Tasks) -> anyhow::R
     };
     port::serve(tasks, args.metrics.socket(METRICS_PORT), registry, health).await?;
 
-    tree::serve(tasks, &args, &ctx, target)?;
+    tree::serve(tasks, &args, &ctx, target, live)?;
     if let Some(waiting) = for_argo_cd {
         redis::start(tasks, &ctx, waiting);
     }
@@ -239,6 +252,42 @@ pub async fn start(args: Args, around: Surroundings, tasks: &Tasks) -> anyhow::R
         "started"
     );
     Ok(started)
+}
+
+/// The way to the repo-server that the flags name, with the certificates that are kept.
+fn repo_server(
+    args: &Args,
+    tasks: &Tasks,
+    live: &Arc<Live>,
+    control_plane: &client::Client,
+    namespace: &str,
+) -> anyhow::Result<RepoClient> {
+    let mut config = args.repo_server().config(tasks, live)?;
+    if args.repo_server_endpoints {
+        config.told = Some(ready_replicas(
+            tasks,
+            control_plane,
+            &args.repo_server,
+            namespace,
+        )?);
+    }
+    RepoClient::new(config).context("configure the repo-server client")
+}
+
+/// Which replicas of the repo-server are ready, as Kubernetes knows it.
+fn ready_replicas(
+    tasks: &Tasks,
+    client: &client::Client,
+    address: &str,
+    namespace: &str,
+) -> anyhow::Result<Told> {
+    let service = endpoints::Service::of(address, namespace);
+    let service = service.with_context(|| {
+        format!("--repo-server-endpoints: {address:?} is not the address of a Service (--repo-server)")
+    })?;
+    let (tell, told) = watch::channel(None);
+    tasks.spawn("repo-server endpoints", service.follow(client.clone(), tell));
+    Ok(told)
 }
 
 /// First lists that are still awaited.

@@ -4,7 +4,7 @@
 //! A controller that does not own an Application's cluster answers `ABORTED`: another one knows.
 //!
 //! Who asks proves that they hold the key of the installation (`server.secretkey` of `argocd-secret`), which only its
-//! own components can read.
+//! own components can read, and shows the certificate of an API server where certificates are kept.
 
 mod hosts;
 mod node;
@@ -19,6 +19,8 @@ use argosy_api::services::tree::{ApplicationRef, ClusterStatus, ClustersResponse
 use argosy_api::v1alpha1::{Application, ApplicationTree, ClusterInfo, ResourceNode};
 use argosy_kube_io::{Target, api};
 use argosy_object::ResourceKey;
+use argosy_peers::server::Refusal;
+use argosy_peers::{Callers, Component, Live, Mutual};
 use argosy_runtime::tasks::Tasks;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -27,8 +29,8 @@ use futures::Stream;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
+use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
@@ -46,6 +48,8 @@ const KEY_TTL: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(300);
 /// A port that is taken is tried again after so long: the process that held it may be going.
 const BIND_AGAIN: Duration = Duration::from_secs(5);
+/// Names of the certificate of our own, which stands where none is kept.
+const NAMES: [&str; 2] = ["localhost", "argocd-application-controller"];
 /// Trees of many thousand resources are large.
 const MESSAGE_LEN_MAX: usize = 200 << 20;
 
@@ -55,6 +59,7 @@ pub(crate) fn serve(
     args: &Args,
     ctx: &Arc<Context>,
     control_plane: Target,
+    live: Arc<Live>,
 ) -> anyhow::Result<()> {
     if args.tree_port == 0 {
         return Ok(());
@@ -66,18 +71,17 @@ pub(crate) fn serve(
             control_plane,
             known: Mutex::default(),
         }),
+        callers: (!args.tree_plaintext).then(|| Arc::new(Callers::new(live.clone()))),
+        mutual: args.mutual_tls,
     };
     let service = TreeServiceServer::new(service).max_encoding_message_size(MESSAGE_LEN_MAX);
-    let mut server = Server::builder().http2_keepalive_interval(Some(Duration::from_secs(30)));
-    if !args.tree_plaintext {
-        let names = ["localhost", "argocd-application-controller"]
-            .map(str::to_owned)
-            .to_vec();
-        let made = rcgen::generate_simple_self_signed(names)?;
-        let identity = Identity::from_pem(made.cert.pem(), made.signing_key.serialize_pem());
-        server = server.tls_config(ServerTlsConfig::new().identity(identity))?;
-    }
-    let router = server.add_service(service);
+    let tls = match args.tree_plaintext {
+        true => None,
+        false => Some(argosy_peers::server::config(&live, &NAMES)?),
+    };
+    let router = Server::builder()
+        .http2_keepalive_interval(Some(Duration::from_secs(30)))
+        .add_service(service);
     let stopping = tasks.stopping();
     tasks.spawn("tree service", async move {
         let listener = loop {
@@ -90,10 +94,19 @@ pub(crate) fn serve(
             }
         };
         info!(%address, "telling the API server about live state");
-        // The builder sets this only for listeners of its own; without it answers wait for the acknowledgement of others.
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let end = async move { stopping.cancelled().await };
-        if let Err(error) = router.serve_with_incoming_shutdown(incoming, end).await {
+        let served = match tls {
+            Some(tls) => {
+                let incoming = argosy_peers::server::incoming(listener, tls);
+                router.serve_with_incoming_shutdown(incoming, end).await
+            }
+            None => {
+                // Without it answers wait for the acknowledgement of others.
+                let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+                router.serve_with_incoming_shutdown(incoming, end).await
+            }
+        };
+        if let Err(error) = served {
             warn!(%error, "serving the API server ended");
         }
     });
@@ -130,13 +143,28 @@ impl Keys {
     }
 }
 
+#[derive(Clone)]
 struct Service {
     ctx: Arc<Context>,
     keys: Arc<Keys>,
+    /// Nothing where there is no TLS.
+    callers: Option<Arc<Callers>>,
+    mutual: Mutual,
 }
 
 impl Service {
     async fn check<T>(&self, request: &Request<T>) -> Result<(), Status> {
+        if let Some(callers) = &self.callers {
+            let shown = request.peer_certs();
+            let caller = callers.who(shown.as_ref().map_or(&[], |shown| shown.as_slice()));
+            match caller.refusal(self.mutual, &[Component::Server]) {
+                None => {}
+                Some(Refusal::Unknown(why)) => return Err(Status::unauthenticated(why)),
+                Some(Refusal::NotTheirs(who)) => {
+                    return Err(Status::unauthenticated(format!("live state is not for {who}")));
+                }
+            }
+        }
         let refused = || Status::unauthenticated("the caller does not hold the key of this installation");
         let sent = request
             .metadata()
@@ -246,10 +274,7 @@ impl TreeService for Service {
         let reference = request.into_inner();
         let (app, cluster) = self.app(&reference)?;
         tree(&self.ctx, &app, &cluster)?;
-        let service = Service {
-            ctx: self.ctx.clone(),
-            keys: self.keys.clone(),
-        };
+        let service = self.clone();
         let (tx, rx) = tokio::sync::mpsc::channel(1);
         tokio::spawn(async move {
             let mut ticks = tokio::time::interval(LOOK);

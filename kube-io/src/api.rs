@@ -63,6 +63,11 @@ pub fn leases() -> ApiResource {
     ApiResource::known("coordination.k8s.io", "v1", "Lease", "leases", true)
 }
 
+/// `discovery.k8s.io/v1` EndpointSlice.
+pub fn endpoint_slices() -> ApiResource {
+    ApiResource::known("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true)
+}
+
 /// `apiextensions.k8s.io/v1` CustomResourceDefinition.
 pub fn custom_resource_definitions() -> ApiResource {
     ApiResource::known(

@@ -10,6 +10,7 @@
 //! | [`list_watch`] | one kind as a never-ending sequence of lists and changes |
 //! | [`budget`] | bytes of lists in flight in this process |
 //! | [`api`] | the control plane's own kinds, decoded object by object |
+//! | [`endpoints`] | which addresses behind a Service are ready |
 //! | [`error`] | what went wrong, and whose turn it is |
 //!
 //! Nothing here knows Applications, syncs or shards. Ownership comes in through [`fence::Fence`]: a write that is no
@@ -21,6 +22,7 @@ pub mod budget;
 pub mod client;
 mod credentials;
 pub mod discovery;
+pub mod endpoints;
 pub mod error;
 pub mod fence;
 mod items;

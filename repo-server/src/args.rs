@@ -1,5 +1,6 @@
 //! Arguments of the repo-server, under the names and environment twins of Argo CD.
 
+use argosy_peers::Mutual;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,10 +40,13 @@ pub struct Args {
         default_value = "/app/config/reposerver/tls"
     )]
     pub tls_path: PathBuf,
-    /// File with certificates of the authorities that clients must be known by. Where that of the default is not there any client
-    /// is served; another one must be there.
+    /// File with certificates of the authorities that clients must be known by. As long as it is not there any client is served;
+    /// its folder has to be there, unless it is that of the default.
     #[arg(long, env = "ARGOCD_REPO_SERVER_CLIENT_CA_PATH", default_value = CLIENT_CA)]
     pub client_ca_path: PathBuf,
+    /// Whether clients must show a certificate of these authorities: `required`, `optional` (who shows none is served), `off`.
+    #[arg(long, env = "ARGOSY_MUTUAL_TLS", default_value_t = Mutual::Required)]
+    pub mutual_tls: Mutual,
     /// Requests rendered at once; 0 is no limit.
     #[arg(
         long = "parallelismlimit",
@@ -86,10 +90,10 @@ pub struct Args {
     #[arg(long, env = "ARGOCD_GRPC_MAX_SIZE_MB", default_value_t = 100)]
     pub grpc_max_size: usize,
     /// Deadline of listing the refs of a repository.
-    #[arg(long, env = "ARGOCD_GIT_REQUEST_TIMEOUT", value_parser = duration, default_value = "15s")]
+    #[arg(long, env = "ARGOCD_GIT_REQUEST_TIMEOUT", value_parser = some_time, default_value = "15s")]
     pub git_request_timeout: Duration,
     /// Deadline of one run of a tool or a fetch.
-    #[arg(long, env = "ARGOCD_EXEC_TIMEOUT", value_parser = duration, default_value = "90s")]
+    #[arg(long, env = "ARGOCD_EXEC_TIMEOUT", value_parser = some_time, default_value = "90s")]
     pub exec_timeout: Duration,
     /// Attempts of one request to a git server.
     #[arg(long, env = "ARGOCD_GIT_ATTEMPTS_COUNT", default_value_t = 1)]
@@ -171,6 +175,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<u64>() {
         return Ok(Duration::from_secs(seconds));
     }
+    if text.is_empty() {
+        return Err(bad());
+    }
     let mut rest = text;
     let mut total = 0.0;
     while !rest.is_empty() {
@@ -195,6 +202,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         rest = &rest[unit..];
     }
     Duration::try_from_secs_f64(total).map_err(|_| bad())
+}
+
+/// A duration in which something can be done.
+fn some_time(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.is_zero() {
+        return Err("nothing can be done in no time".to_owned());
+    }
+    Ok(time)
 }
 
 /// Quantities: `10M`, `512Mi`, `1G`, plain bytes.
@@ -231,5 +247,8 @@ mod tests {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("180"), Ok(Duration::from_secs(180)));
         assert!(duration("soon").is_err());
+        assert!(duration("").is_err());
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        assert!(some_time("0s").is_err());
     }
 }

@@ -1,37 +1,12 @@
-//! Who calls, by the certificate that a client shows, and which calls that lets it make.
-//!
-//! A certificate of the authority that carries the name of a component may make that component's calls and no others. One
-//! without such a name is shared by all components, as Argo CD's own is by default, and may make all of them.
+//! Which calls whose certificate lets who calls make.
 
-use rustls::pki_types::{CertificateDer, ServerName};
+use argosy_peers::Component::{self, ApplicationSets, Controller, Notifications, Server};
+use argosy_peers::server::Refusal;
+use argosy_peers::{Callers, Mutual};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
-
-/// The components, by the names of their Services and Deployments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Component {
-    Controller,
-    Server,
-    ApplicationSets,
-    Notifications,
-}
-
-use Component::{ApplicationSets, Controller, Notifications, Server};
-
-impl Component {
-    const ALL: [Component; 4] = [Controller, Server, ApplicationSets, Notifications];
-
-    /// The name in a certificate.
-    fn name(self) -> &'static str {
-        match self {
-            Controller => "argocd-application-controller",
-            Server => "argocd-server",
-            ApplicationSets => "argocd-applicationset-controller",
-            Notifications => "argocd-notifications-controller",
-        }
-    }
-}
 
 /// Who makes which call: for its work the controller, for people the server, for its generators and messages the others.
 const CALLS: &[(&str, &[Component])] = &[
@@ -53,32 +28,28 @@ const CALLS: &[(&str, &[Component])] = &[
     ("UpdateRevisionForPaths", &[Controller, Server]),
 ];
 
-/// The components whose names a certificate carries.
-fn components(certificate: &CertificateDer<'_>) -> Vec<Component> {
-    let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else {
-        return Vec::new();
-    };
-    let carries = |component: &Component| {
-        let name = ServerName::try_from(component.name());
-        name.is_ok_and(|name| certificate.verify_is_valid_for_subject_name(&name).is_ok())
-    };
-    Component::ALL.into_iter().filter(carries).collect()
+/// The components that make a call of the service; nothing for calls of other services, such as that for health, which are
+/// nobody's secret.
+fn callers(path: &str) -> Option<&'static [Component]> {
+    let method = path.strip_prefix("/repository.RepoServerService/")?;
+    let known = CALLS.iter().find(|(name, _)| *name == method);
+    Some(known.map_or(&[], |(_, callers)| callers))
 }
 
-/// Whether components, or who has a certificate without a component's name, may make a call of the service. Calls of other
-/// services, such as that for health, are nobody's secret.
-fn may(components: &[Component], path: &str) -> bool {
-    let Some(method) = path.strip_prefix("/repository.RepoServerService/") else {
-        return true;
-    };
-    let known = CALLS.iter().find(|(name, _)| *name == method);
-    components.is_empty()
-        || known.is_some_and(|(_, callers)| callers.iter().any(|caller| components.contains(caller)))
+/// Who may call.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub(crate) callers: Arc<Callers>,
+    pub(crate) mutual: Mutual,
 }
 
 /// A service that looks at who calls before it answers.
 #[derive(Clone)]
-pub(crate) struct Authorised<S>(pub(crate) S);
+pub(crate) struct Authorised<S> {
+    pub(crate) inner: S,
+    /// Nothing where there is no TLS.
+    pub(crate) gate: Option<Gate>,
+}
 
 impl<S, B, A> tower::Service<http::Request<B>> for Authorised<S>
 where
@@ -90,24 +61,36 @@ where
     type Future = futures::future::Either<std::future::Ready<Result<S::Response, S::Error>>, S::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(context)
+        self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let refused = self.gate.as_ref().and_then(|gate| gate.refusal(&request));
+        if let Some(status) = refused {
+            tracing::warn!(
+                path = request.uri().path(),
+                why = status.message(),
+                "a call was refused"
+            );
+            return futures::future::Either::Left(std::future::ready(Ok(status.into_http())));
+        }
+        futures::future::Either::Right(self.inner.call(request))
+    }
+}
+
+impl Gate {
+    fn refusal<B>(&self, request: &http::Request<B>) -> Option<Status> {
+        let path = request.uri().path();
+        let callers = callers(path)?;
         let connection = request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>();
         let shown = connection.and_then(TlsConnectInfo::peer_certs);
-        let path = request.uri().path();
-        if let Some(certificate) = shown.as_ref().and_then(|shown| shown.first()) {
-            let components = components(certificate);
-            if !may(&components, path) {
-                let names: Vec<&str> = components.iter().map(|component| component.name()).collect();
-                let text = format!("{path} is not a call of {}", names.join(" or "));
-                tracing::warn!(text, "a call was refused");
-                let refused = Status::permission_denied(text).into_http();
-                return futures::future::Either::Left(std::future::ready(Ok(refused)));
-            }
-        }
-        futures::future::Either::Right(self.0.call(request))
+        let caller = self
+            .callers
+            .who(shown.as_ref().map_or(&[], |shown| shown.as_slice()));
+        Some(match caller.refusal(self.mutual, callers)? {
+            Refusal::Unknown(why) => Status::unauthenticated(why),
+            Refusal::NotTheirs(who) => Status::permission_denied(format!("{path} is not a call of {who}")),
+        })
     }
 }
 
@@ -130,34 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn a_component_makes_its_own_calls_and_a_shared_certificate_all() {
-        let path = |method: &str| format!("/repository.RepoServerService/{method}");
-        for (components, method, allowed) in [
-            (&[][..], "GenerateManifestWithFiles", true),
-            (&[Controller][..], "GenerateManifest", true),
-            (&[Controller][..], "GenerateManifestWithFiles", false),
-            (&[ApplicationSets][..], "GenerateManifest", false),
-            (&[ApplicationSets, Server][..], "GenerateManifest", true),
-            (&[Notifications][..], "GetRevisionMetadata", true),
-            (&[Server][..], "NoSuchCall", false),
-        ] {
-            assert_eq!(may(components, &path(method)), allowed, "{components:?} {method}");
-        }
-        assert!(may(&[Notifications], "/grpc.health.v1.Health/Check"));
-    }
-
-    #[test]
-    fn a_certificate_says_who_it_is_for() {
-        let of = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let made = rcgen::generate_simple_self_signed(names).unwrap();
-            components(made.cert.der())
-        };
-        assert_eq!(of(&["argocd-server"]), [Server]);
-        assert_eq!(
-            of(&["argocd-application-controller", "example.com"]),
-            [Controller]
-        );
-        assert!(of(&["argocd"]).is_empty());
+    fn a_call_that_nobody_knows_is_nobodys_and_health_is_everybodys() {
+        assert_eq!(callers("/repository.RepoServerService/NoSuchCall"), Some(&[][..]));
+        assert_eq!(callers("/grpc.health.v1.Health/Check"), None);
     }
 }

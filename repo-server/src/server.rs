@@ -2,18 +2,20 @@
 
 use crate::args::{Args, CLIENT_CA};
 use crate::metrics::Metrics;
-use crate::peers::Authorised;
+use crate::peers::{Authorised, Gate};
 use crate::render::Renderer;
 use crate::service::Service;
 use anyhow::Context as _;
 use argosy_api::repository::repo_server_service_server::RepoServerServiceServer;
+use argosy_peers::files::Files;
+use argosy_peers::{Callers, Live, Mutual};
 use argosy_runtime::tasks::Tasks;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::transport::Server as Transport;
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Certificate, Identity, Server as Transport, ServerTlsConfig};
 
 /// How long renders under way may take once the process is to end.
 const GRACE: Duration = Duration::from_secs(30);
@@ -57,8 +59,12 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         .unwrap_or_else(|| std::env::temp_dir().join("argosy-repo-server"));
     let renderer = Arc::new(crate::renderer(&args, &cache_dir, metrics).context("set up the caches")?);
     fence(&renderer, args.require_render_fence).await?;
-    let tls = if args.disable_tls { None } else { Some(tls(&args)?) };
-    if tls.is_none() && args.client_ca_path.exists() {
+    let live = if args.disable_tls {
+        None
+    } else {
+        Some(certificates(&args, tasks)?)
+    };
+    if live.is_none() && args.client_ca_path.exists() {
         tracing::warn!(
             path = %args.client_ca_path.display(),
             "TLS is off (--disable-tls), so clients are not asked for a certificate of this authority"
@@ -84,25 +90,39 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
     .max_encoding_message_size(max_message);
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<RepoServerServiceServer<Service>>().await;
-    let mut transport = Transport::builder()
+    let gate = live.as_ref().map(|live| Gate {
+        callers: Arc::new(Callers::new(live.clone())),
+        mutual: args.mutual_tls,
+    });
+    let tls = live.map(|live| argosy_peers::server::config(&live, &NAMES));
+    let tls = tls.transpose().context("set up TLS")?;
+    let router = Transport::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(8 << 20);
-    if let Some(tls) = tls {
-        transport = transport.tls_config(tls).context("set up TLS")?;
-    }
-    let mut transport = transport.layer(tower::layer::layer_fn(Authorised));
-    let router = transport.add_service(health).add_service(service);
+        .initial_connection_window_size(8 << 20)
+        .layer(tower::layer::layer_fn(move |inner| Authorised {
+            inner,
+            gate: gate.clone(),
+        }))
+        .add_service(health)
+        .add_service(service);
     let stopping = tasks.stopping();
     let serving = tasks.clone();
     tasks.spawn_finishing("grpc", async move {
-        // The builder sets this only for listeners of its own; without it answers wait for the acknowledgement of others.
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let end = stopping.clone();
-        if let Err(error) = router
-            .serve_with_incoming_shutdown(incoming, async move { end.cancelled().await })
-            .await
-        {
+        let end = async move { end.cancelled().await };
+        let served = match tls {
+            Some(tls) => {
+                let incoming = argosy_peers::server::incoming(listener, tls);
+                router.serve_with_incoming_shutdown(incoming, end).await
+            }
+            None => {
+                // Without it answers wait for the acknowledgement of others.
+                let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+                router.serve_with_incoming_shutdown(incoming, end).await
+            }
+        };
+        if let Err(error) = served {
             tracing::error!(%error, "serving gRPC ended");
         }
         if !stopping.is_cancelled() {
@@ -158,36 +178,29 @@ async fn fence(renderer: &Renderer, required: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The certificate of the administrator, or a new one of our own.
-fn tls(args: &Args) -> anyhow::Result<ServerTlsConfig> {
-    let identity = match pair(&args.tls_path)? {
-        Some(identity) => identity,
-        None => {
-            let names = NAMES.map(str::to_owned).to_vec();
-            let made = rcgen::generate_simple_self_signed(names).context("make a certificate")?;
-            Identity::from_pem(made.cert.pem(), made.signing_key.serialize_pem())
-        }
-    };
-    let mut tls = ServerTlsConfig::new().identity(identity);
-    let path = &args.client_ca_path;
+/// What we show, and by whom clients are known: from files, which may come and change while we run.
+fn certificates(args: &Args, tasks: &Tasks) -> anyhow::Result<Arc<Live>> {
+    let authority = &args.client_ca_path;
+    let asked = args.mutual_tls != Mutual::Off;
+    // An optional Secret is mounted as an empty folder until it is there.
     anyhow::ensure!(
-        path.exists() || path == Path::new(CLIENT_CA),
-        "--client-ca-path: there is no {}",
-        path.display()
+        !asked || authority.parent().is_some_and(Path::is_dir) || authority == Path::new(CLIENT_CA),
+        "--client-ca-path: there is no folder for {}",
+        authority.display()
     );
-    if path.exists() {
-        let ca = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-        tls = tls.client_ca_root(Certificate::from_pem(ca));
-        tracing::info!(path = %path.display(), "mutual TLS: clients must show a certificate of this authority");
+    let files = Files {
+        identity: Some((args.tls_path.join("tls.crt"), args.tls_path.join("tls.key"))),
+        authority: asked.then(|| authority.clone()),
+    };
+    let live = Live::of(files.read()?).context("use the certificates of --tls-path and --client-ca-path")?;
+    match (args.mutual_tls, live.knows_an_authority()) {
+        (Mutual::Off, _) => tracing::info!("clients are not asked who they are (--mutual-tls off)"),
+        (mode, true) => tracing::info!(%mode, path = %authority.display(), "mutual TLS"),
+        (_, false) => tracing::warn!(
+            path = %authority.display(),
+            "there is no authority yet that clients could be known by: all are served"
+        ),
     }
-    Ok(tls)
-}
-
-fn pair(dir: &Path) -> anyhow::Result<Option<Identity>> {
-    let (certificate, key) = (dir.join("tls.crt"), dir.join("tls.key"));
-    if !certificate.is_file() || !key.is_file() {
-        return Ok(None);
-    }
-    let read = |path: &Path| std::fs::read(path).with_context(|| format!("read {}", path.display()));
-    Ok(Some(Identity::from_pem(read(&certificate)?, read(&key)?)))
+    tasks.spawn("certificates", files.follow(live.clone()));
+    Ok(live)
 }

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use argosy_repo_client::{Config, Tls};
+use argosy_peers::{Component, Live, Mutual};
+use argosy_repo_client::Tls;
 use argosy_runtime::args;
 use clap::ArgAction;
 
@@ -97,6 +98,9 @@ pub struct Args {
         default_value = "argocd-repo-server:8081"
     )]
     pub repo_server: String,
+    /// Find the replicas of the repo-server by the EndpointSlices of the Service that the address names, instead of by DNS.
+    #[arg(long, env = "ARGOSY_REPO_SERVER_ENDPOINTS", action = ArgAction::SetTrue)]
+    pub repo_server_endpoints: bool,
     /// Speak to the repo-server without TLS.
     #[arg(long, env = "ARGOCD_SERVER_REPO_SERVER_PLAINTEXT", action = ArgAction::SetTrue)]
     pub repo_server_plaintext: bool,
@@ -110,7 +114,7 @@ pub struct Args {
         default_value = "/app/config/server/tls/ca.crt"
     )]
     pub repo_server_ca_cert_path: PathBuf,
-    /// Our certificate for a repo-server that asks who calls, in PEM; none is shown where the file is not there.
+    /// Our certificate for a repo-server that asks who calls, in PEM; where the file is not there, the one that is kept is shown.
     #[arg(
         long,
         env = "ARGOCD_SERVER_REPO_SERVER_CLIENT_CERT_PATH",
@@ -124,6 +128,10 @@ pub struct Args {
         default_value = "/app/config/reposerver/mtls/client.key"
     )]
     pub repo_server_client_cert_key_path: PathBuf,
+    /// Certificates among the components: `required` and `optional` keep them in Secrets (they differ in whether a caller that
+    /// shows none is served), `off` keeps none.
+    #[arg(long, env = "ARGOSY_MUTUAL_TLS", default_value_t = Mutual::Required)]
+    pub mutual_tls: Mutual,
     /// Seconds a call to the repo-server may last.
     #[arg(long, env = "ARGOCD_SERVER_REPO_SERVER_TIMEOUT_SECONDS", default_value_t = 60)]
     pub repo_server_timeout_seconds: u64,
@@ -145,42 +153,26 @@ pub struct Args {
 
 impl Args {
     /// How the repo-server is reached.
-    pub(crate) fn repo_client(&self) -> anyhow::Result<Config> {
-        let identity = argosy_repo_client::identity(
-            &self.repo_server_client_cert_path,
-            &self.repo_server_client_cert_key_path,
-        )?;
-        let tls = match (self.repo_server_plaintext, self.repo_server_strict_tls) {
-            (true, _) => Tls::Plaintext,
-            (false, false) => match identity {
-                Some(identity) => Tls::UnverifiedAs { identity },
-                None => Tls::Unverified,
-            },
-            (false, true) => {
-                let path = &self.repo_server_ca_cert_path;
-                let ca = std::fs::read(path).with_context(|| {
-                    format!(
-                        "read the certificates to verify the repo-server with, {} (--repo-server-ca-cert-path)",
-                        path.display()
-                    )
-                })?;
-                Tls::Strict { ca, identity }
-            }
-        };
-        Ok(Config {
+    pub(crate) fn repo_server(&self) -> argosy_repo_client::Flags {
+        argosy_repo_client::Flags {
             address: self.repo_server.clone(),
-            tls,
+            plaintext: self.repo_server_plaintext,
+            strict: self.repo_server_strict_tls,
+            authority: self.repo_server_ca_cert_path.clone(),
+            certificate: self.repo_server_client_cert_path.clone(),
+            key: self.repo_server_client_cert_key_path.clone(),
             timeout: Duration::from_secs(self.repo_server_timeout_seconds),
-            ..Config::default()
-        })
+        }
     }
 
     /// How the controllers are reached.
-    pub(crate) fn controller_tls(&self) -> Tls {
+    pub(crate) fn controller_tls(&self, live: &Arc<Live>) -> Tls {
         if self.controller_plaintext {
-            Tls::Plaintext
-        } else {
-            Tls::Unverified
+            return Tls::Plaintext;
+        }
+        Tls::Component {
+            live: live.clone(),
+            component: Component::Controller,
         }
     }
 }

@@ -19,13 +19,16 @@ use argosy_api::services::repocreds::repo_creds_service_server::RepoCredsService
 use argosy_api::services::repository::repository_service_server::RepositoryServiceServer;
 use argosy_api::services::session::session_service_server::SessionServiceServer;
 use argosy_api::services::version::version_service_server::VersionServiceServer;
-use argosy_kube_io::{ClusterAuth, client};
+use argosy_kube_io::{ClusterAuth, Target, client, endpoints};
+use argosy_peers::{Component, Mutual};
+use argosy_peers_keeper::Keeper;
 use argosy_redis::entries::Entries;
-use argosy_repo_client::RepoClient;
+use argosy_repo_client::{RepoClient, Told};
 use argosy_runtime::clock::{Clock, System};
 use argosy_runtime::tasks::Tasks;
 use argosy_runtime::{log, metrics as port};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 
@@ -120,6 +123,24 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         clock.clone(),
         args.disable_auth,
     ));
+    let live = match args.mutual_tls {
+        Mutual::Off => Arc::default(),
+        _ => {
+            let target = Target::new(control_plane.clone());
+            Keeper::new(target, &namespace, Component::Server)
+                .start(tasks)
+                .await
+        }
+    };
+    let mut repo = args.repo_server().config(tasks, &live)?;
+    if args.repo_server_endpoints {
+        repo.told = Some(ready_replicas(
+            tasks,
+            &control_plane,
+            &args.repo_server,
+            &namespace,
+        )?);
+    }
     let mut registry = port::registry();
     let metrics = Metrics::new(&mut registry);
     let api = Arc::new(Api {
@@ -129,12 +150,12 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         limiter: Limiter::new(plane.clone(), Limits::from_env()),
         logins: tokio::sync::Semaphore::new(args.max_concurrent_logins.max(1)),
         uploads: tokio::sync::Semaphore::new(UPLOADS_MAX),
-        repo: RepoClient::new(args.repo_client()?).context("configure the repo-server client")?,
+        repo: RepoClient::new(repo).context("configure the repo-server client")?,
         connections: ConnectionStates::default(),
         live: Live::new(
             plane.clone(),
             &args.controller,
-            &args.controller_tls(),
+            &args.controller_tls(&live),
             Entries::new(&args.redis)?,
         )
         .context("configure the way to the controllers (--controller)")?,
@@ -190,6 +211,22 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         address,
         metrics_address,
     })
+}
+
+/// Which replicas of the repo-server are ready, as Kubernetes knows it.
+fn ready_replicas(
+    tasks: &Tasks,
+    client: &client::Client,
+    address: &str,
+    namespace: &str,
+) -> anyhow::Result<Told> {
+    let service = endpoints::Service::of(address, namespace);
+    let service = service.with_context(|| {
+        format!("--repo-server-endpoints: {address:?} is not the address of a Service (--repo-server)")
+    })?;
+    let (tell, told) = watch::channel(None);
+    tasks.spawn("repo-server endpoints", service.follow(client.clone(), tell));
+    Ok(told)
 }
 
 /// Makes the key that sessions are signed with, the first password, and the project that everybody has.

@@ -17,6 +17,7 @@ mod deploy;
 mod kills;
 mod options;
 mod others;
+mod peers;
 mod policy;
 mod redis;
 mod safety;

@@ -247,7 +247,7 @@ async fn all_synced(api: &Api, revision: &str) -> Result<()> {
 }
 
 /// An answer of the API server, with its head.
-async fn get(address: &str, path: &str) -> Result<String> {
+pub(crate) async fn get(address: &str, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;

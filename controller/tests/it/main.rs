@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod clusters;
+mod endpoints;
 mod faults;
 mod operations;

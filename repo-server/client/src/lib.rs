@@ -7,6 +7,7 @@
 
 mod budget;
 mod channel;
+mod flags;
 mod pool;
 mod ring;
 mod tls;
@@ -32,11 +33,15 @@ use pool::About;
 use tonic::{Code, Response, Status};
 
 pub use channel::connect;
+pub use flags::Flags;
 pub use pool::{Pool, Replica};
-pub use tls::{Identity, Tls, identity};
+pub use tls::Tls;
 
 /// Bytes of one chunk of files that are sent along.
 const CHUNK: usize = 64 << 10;
+
+/// Where replicas are that are ready, as somebody knows who follows them; nothing before he knows.
+pub type Told = tokio::sync::watch::Receiver<Option<Vec<std::net::SocketAddr>>>;
 
 /// How to reach the repo-server.
 #[derive(Clone, Debug)]
@@ -45,6 +50,8 @@ pub struct Config {
     pub address: String,
     /// Transport security.
     pub tls: Tls,
+    /// Addresses that somebody tells, instead of those that the name stands for, once he does.
+    pub told: Option<Told>,
     /// Deadline of one call.
     pub timeout: Duration,
     /// Largest message either way, in bytes.
@@ -58,6 +65,7 @@ impl Default for Config {
         Config {
             address: "argocd-repo-server:8081".into(),
             tls: Tls::default(),
+            told: None,
             timeout: Duration::from_secs(60),
             max_message: 100 << 20,
             dial: None,

@@ -15,7 +15,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::budget::Budget;
 use crate::channel::dial;
 use crate::traffic::Traffic;
-use crate::{Config, Error, ring};
+use crate::{Config, Error, Tls, Told, ring};
 
 /// How long the addresses of a name may be used again.
 const ADDRESSES_TTL: Duration = Duration::from_secs(5);
@@ -38,6 +38,8 @@ pub(crate) struct About<'a> {
 /// call.
 pub struct Pool {
     names: Vec<Name>,
+    told: Option<Told>,
+    security: Tls,
     tls: Option<Arc<ClientConfig>>,
     timeout: Duration,
     dial: Option<Dial>,
@@ -156,6 +158,8 @@ pub struct Replica {
 /// What is known of a replica.
 struct Member {
     channel: Channel,
+    /// Of what was shown and believed when it was made.
+    generation: u64,
     /// Different requests under way: callers who wait for the same answer are one.
     load: usize,
     avoided_until: Option<Instant>,
@@ -205,6 +209,8 @@ impl Pool {
         });
         Ok(Pool {
             names: names.collect::<Result<_, _>>()?,
+            told: config.told.clone(),
+            security: config.tls.clone(),
             tls: config.tls.config()?,
             timeout: config.timeout,
             dial: config.dial.clone(),
@@ -233,18 +239,29 @@ impl Pool {
         Ok(found.collect())
     }
 
-    /// Knows the replicas at these places, and those that still work.
+    /// Knows the replicas at these places, and those that still work. A connection that showed another certificate than counts now
+    /// is left to the calls that it carries.
     fn keep(&self, replicas: &mut HashMap<SocketAddr, Member>, places: &[Place]) -> Result<(), Error> {
+        let generation = self.security.generation();
         replicas.retain(|address, replica| {
             replica.load > 0 || places.iter().any(|place| place.address == *address)
         });
         for place in places {
-            if let Entry::Vacant(entry) = replicas.entry(place.address) {
-                entry.insert(Member {
-                    channel: self.connect_lazy(*place)?,
-                    load: 0,
-                    avoided_until: None,
-                });
+            match replicas.entry(place.address) {
+                Entry::Vacant(entry) => {
+                    entry.insert(Member {
+                        channel: self.connect_lazy(*place)?,
+                        generation,
+                        load: 0,
+                        avoided_until: None,
+                    });
+                }
+                Entry::Occupied(mut entry) if entry.get().generation != generation => {
+                    let replica = entry.get_mut();
+                    replica.channel = self.connect_lazy(*place)?;
+                    replica.generation = generation;
+                }
+                Entry::Occupied(_) => {}
             }
         }
         Ok(())
@@ -324,7 +341,27 @@ impl Pool {
         }
     }
 
+    /// Who is told which replicas are ready knows better than a name.
+    fn told(&self) -> Option<Result<Vec<Place>, Error>> {
+        let told = self.told.as_ref()?.borrow();
+        let addresses = told.as_ref()?;
+        if addresses.is_empty() {
+            return Some(Err(Error::Connect {
+                address: self.names[0].address.clone(),
+                message: "no replica is ready".into(),
+            }));
+        }
+        let places = addresses.iter().map(|address| Place {
+            address: *address,
+            name: 0,
+        });
+        Some(Ok(places.collect()))
+    }
+
     async fn places(&self) -> Result<Vec<Place>, Error> {
+        if let Some(told) = self.told() {
+            return told;
+        }
         let known = self.lock().resolved.clone();
         if let Some((at, places)) = &known
             && at.elapsed() < ADDRESSES_TTL

@@ -1,5 +1,6 @@
 //! The server through its client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_api::repository::{
@@ -155,7 +156,7 @@ async fn manifests_come_over_tls_with_a_certificate_that_nobody_knows() {
     let strict = Config {
         address: running.server.address.to_string(),
         tls: Tls::Strict {
-            ca: Vec::new(),
+            authority: Arc::default(),
             identity: None,
         },
         ..Config::default()

@@ -340,6 +340,11 @@ impl Authority {
         issue(&self.issuer, name, rcgen::ExtendedKeyUsagePurpose::ClientAuth)
     }
 
+    /// Certificate and key of a server called `localhost`.
+    pub(crate) fn server(&self) -> (String, String) {
+        self.server.clone()
+    }
+
     pub(crate) fn server_config(&self, ask_client: bool) -> Arc<rustls::ServerConfig> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = rustls::ServerConfig::builder_with_provider(provider.clone())

@@ -80,7 +80,7 @@ impl Installation {
             server_metrics_port: free_port()?,
         };
         let port = installation.repo_server_port;
-        installation.repo_server = Some(installation.spawn_repo_server("repo-server", port)?);
+        installation.repo_server = Some(installation.spawn_repo_server("repo-server", port, &[])?);
         installation.start_controller(&[])?;
         Ok(installation)
     }
@@ -112,7 +112,7 @@ impl Installation {
     /// When it does not become ready.
     pub fn start_another_repo_server(&mut self) -> Result<()> {
         let (name, port) = (format!("repo-server-{}", self.replicas.len() + 2), free_port()?);
-        let process = self.spawn_repo_server(&name, port)?;
+        let process = self.spawn_repo_server(&name, port, &[])?;
         self.replicas.push((process, port));
         Ok(())
     }
@@ -220,7 +220,17 @@ impl Installation {
         Ok(())
     }
 
-    fn spawn_repo_server(&self, name: &str, port: u16) -> Result<Process> {
+    /// Starts the repo-server (again), with further arguments.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub fn start_repo_server(&mut self, more: &[&str]) -> Result<()> {
+        self.repo_server = None;
+        self.repo_server = Some(self.spawn_repo_server("repo-server", self.repo_server_port, more)?);
+        Ok(())
+    }
+
+    fn spawn_repo_server(&self, name: &str, port: u16, more: &[&str]) -> Result<Process> {
         let metrics_port = free_port()?;
         let mut args = vec![
             "repo-server".to_owned(),
@@ -238,6 +248,7 @@ impl Installation {
         if let Some(attention) = self.options.attention {
             args.push(format!("--revision-cache-expiration={}ms", attention.as_millis()));
         }
+        args.extend(more.iter().map(|arg| (*arg).to_owned()));
         self.start_process(name, &args, metrics_port)
     }
 

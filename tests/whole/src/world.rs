@@ -392,6 +392,7 @@ impl World {
             "--tree-port=0",
             "--app-resync=10s",
             "--app-resync-jitter=0",
+            "--mutual-tls=off",
         ])?
         .args;
         let wall = time(self.now)
@@ -411,7 +412,7 @@ impl World {
             let around = Surroundings {
                 auth: auth.dialing(dial),
                 shard,
-                repo,
+                repo: Some(repo),
                 clock: Arc::new(ProcessClock {
                     start: Instant::now(),
                     wall,
