@@ -136,6 +136,10 @@ pub struct Node {
     listing: Option<(BTreeSet<Key>, Time)>,
     /// When the last list was complete.
     relisted: Time,
+    /// The newest revision of the own lease that the watch has told.
+    heard: u64,
+    /// Since when the own lease is newer than that.
+    behind: Option<Time>,
     /// The highest revision of the coordinator's lease that was ever seen.
     elections: u64,
     wanted: Option<BTreeMap<ClusterId, Wanted>>,
@@ -278,6 +282,8 @@ impl Node {
             listed: false,
             listing: None,
             relisted: Time::ZERO,
+            heard: 0,
+            behind: None,
             elections: 0,
             wanted: None,
             costs: BTreeMap::new(),
@@ -330,6 +336,9 @@ impl Node {
             Event::Tick => {}
             Event::Seen(object, version) => {
                 let key = object.key();
+                if self.is_own(&key) {
+                    self.heard = self.heard.max(object.revision());
+                }
                 if let Some((told, _)) = &mut self.listing {
                     told.insert(key.clone());
                 }
@@ -371,10 +380,18 @@ impl Node {
         }
     }
 
-    /// Lists everything once in a while. What the list does not tell has gone.
+    /// Lists everything once in a while, and when the watch does not tell what this process itself has written: a watch that has
+    /// fallen silent tells nothing of clusters that are given to it either. What the list does not tell has gone.
     fn list_anew(&mut self, now: Time, out: &mut Out) {
         let since = self.listing.as_ref().map_or(self.relisted, |(_, since)| *since);
-        if self.listed && now - since >= self.timing.relist {
+        let own = self.shards.get(&self.identity.shard);
+        self.behind = own
+            .filter(|seen| seen.object.revision > self.heard)
+            .map(|_| self.behind.unwrap_or(now).max(since));
+        let silent = self
+            .behind
+            .is_some_and(|behind| now - behind >= self.timing.write);
+        if self.listed && (silent || now - since >= self.timing.relist) {
             self.listing = Some((BTreeSet::new(), now));
             out.push(Effect::List);
         }

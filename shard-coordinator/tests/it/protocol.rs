@@ -16,6 +16,8 @@ struct World {
     store: BTreeMap<Key, (Object, Version)>,
     versions: u64,
     now: Duration,
+    /// Whose watch tells nothing.
+    silent: Option<&'static str>,
     /// What nodes did, besides calls.
     log: Vec<String>,
 }
@@ -27,6 +29,7 @@ impl World {
             store: BTreeMap::new(),
             versions: 0,
             now: Duration::from_secs(1000),
+            silent: None,
             log: Vec::new(),
         };
         names.iter().for_each(|name| world.start(name));
@@ -62,15 +65,14 @@ impl World {
                         self.versions += 1;
                         let version: Version = self.versions.to_string().into();
                         self.store.insert(key.clone(), (object.clone(), version.clone()));
-                        let others: Vec<_> = self
-                            .nodes
-                            .keys()
-                            .filter(|other| **other != name)
-                            .copied()
-                            .collect();
+                        // Of what it has written itself each is told its lease alone: the rest may have gone on since.
+                        let lease = Key::Shard(ShardId::new(name));
+                        let hears =
+                            |one: &&str| self.silent != Some(*one) && (**one != *name || key == lease);
+                        let told: Vec<_> = self.nodes.keys().copied().filter(hears).collect();
                         self.tell(name, Event::Stored(key, number, Outcome::Done(version.clone())));
-                        for other in others {
-                            self.tell(other, Event::Seen(object.clone(), version.clone()));
+                        for one in told {
+                            self.tell(one, Event::Seen(object.clone(), version.clone()));
                         }
                         continue;
                     } else {
@@ -86,7 +88,13 @@ impl World {
                     let found = self.store.get(&key).cloned();
                     self.tell(name, Event::Fetched(key, found));
                 }
-                Effect::List => self.tell(name, Event::Listed),
+                Effect::List => {
+                    self.log.push(format!("{name} lists anew"));
+                    for (object, version) in self.store.clone().into_values() {
+                        self.tell(name, Event::Seen(object, version));
+                    }
+                    self.tell(name, Event::Listed);
+                }
                 Effect::Warm(cluster) => {
                     self.log.push(format!("{name} warms {cluster}"));
                     self.tell(name, Event::Warmed(cluster));
@@ -157,6 +165,26 @@ fn two_shards_share_and_the_killed_ones_clusters_move_after_its_lease() {
     world.pass(20 * SECOND);
     assert_eq!(world.owner("c1"), two);
     assert_eq!(world.record("c1").epoch, epoch + 1);
+}
+
+#[test]
+fn a_shard_whose_watch_has_fallen_silent_lists_anew_and_so_learns_what_is_its_own() {
+    let mut world = World::new(&["a", "b", "c"]);
+    world.pass(60 * SECOND);
+    world.pass(60 * SECOND);
+    assert!(
+        !world.log.iter().any(|line| line.ends_with("lists anew")),
+        "{:?}",
+        world.log
+    );
+    world.silent = Some("c");
+    world.pass(20 * SECOND);
+    assert_eq!(
+        world.log.iter().filter(|line| *line == "c lists anew").count(),
+        1,
+        "{:?}",
+        world.log
+    );
 }
 
 #[test]

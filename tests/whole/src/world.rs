@@ -38,7 +38,7 @@ pub(crate) const SAMPLE: &str = "sample";
 pub(crate) const CONTROL: &str = "control.example:80";
 const REPO_SERVER: &str = "10.0.0.9:8081";
 /// Machines run so long at a time, one after the other.
-const TICK: Duration = Duration::from_millis(5);
+const TICK: Duration = Duration::from_millis(10);
 /// Clocks run so many thousandths apart from true time at most.
 const APART: i64 = 100;
 /// An orderly end may take so long.
