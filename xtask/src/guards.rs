@@ -100,7 +100,7 @@ const GUARDS: [Guard; 39] = [
         with: "        self.shards.clear();\n        self.records.clear();\n        self.election = None;\n        self.listed = false;\n        self.listing = None;\n        out.push(Effect::List);\n",
         without: "" },
     Guard { name: "everything is listed anew once in a while", file: NODE,
-        with: "if self.listed && now - since >= self.timing.relist {", without: "if self.listed && now - since >= self.timing.relist && false {" },
+        with: "|| now - since >= self.timing.relist) {", without: "|| (now - since >= self.timing.relist && false)) {" },
     // Hand-over.
     Guard { name: "an owner lets go when no write is under way", file: HOLD,
         with: "Phase::Draining => {}\n            Phase::Drained => {", without: "Phase::Draining | Phase::Drained => {" },
