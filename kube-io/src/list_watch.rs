@@ -345,6 +345,8 @@ impl ListWatch {
     /// Reads a streamed list until its end is marked.
     async fn initial(&mut self, mut stream: Stream, permit: Share) -> Result<(), Error> {
         let Some(line) = stream.line(&self.what("list"), LIST_PAUSE_MAX).await? else {
+            // Perhaps it takes longer than a watch may last. Pages have no such end.
+            self.pages_next = true;
             return Err(Error::Answer {
                 call: self.what("list"),
                 message: "the stream ended before the end of the list".to_owned(),

@@ -6,6 +6,7 @@
 //! | a watch stays open and says nothing more | [`a_watch_that_falls_silent_is_resumed_and_then_doubted`] |
 //! | a server that has fallen behind is read | [`a_server_that_falls_behind_takes_nothing_back`] |
 //! | versions and continue tokens expire | [`what_the_server_forgets_costs_lists_of_that_kind_alone`] |
+//! | a streamed list never comes to its end | [`a_list_that_takes_longer_than_a_watch_may_last_comes_in_pages`] |
 //! | a creation or deletion never reaches the watch | [`a_change_behind_the_watch_is_found_by_counting`] |
 //! | an update reaches other watches and not ours | [`an_update_that_one_watch_was_not_told_is_found_by_another`] |
 //! | a watch does not get on, and says so | [`a_watch_that_stalls_is_found_by_the_version_of_a_count`] |
@@ -392,6 +393,30 @@ async fn what_the_server_forgets_costs_lists_of_that_kind_alone() {
     }
     assert!(matches!(world.cluster.status(), Status::Synced { .. }));
     assert_eq!(world.lists("services"), other_lists);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_takes_longer_than_a_watch_may_last_comes_in_pages() {
+    let names = ["a", "b", "c", "d", "e"];
+    let world = World::new(brisk(), async |simulated, target| {
+        for name in names {
+            create_map(target, name).await;
+        }
+        // No stream ever gets to the end of the list.
+        simulated.with(|server| {
+            let cut = Fault::CutWatch {
+                events: 2,
+                torn: false,
+            };
+            server.faults().add(rule("watch", "configmaps", cut));
+        });
+    })
+    .await;
+    world.synced().await;
+    until("all to be listed", || {
+        names.iter().all(|name| world.has_map(name)) && world.cluster.kind_failures().is_empty()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
