@@ -15,6 +15,7 @@ use crate::rows::Context;
 use crate::servers::{Peer, Servers, request};
 
 const NAMESPACE: &str = "argocd";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const GROUP: &str = "odd.example.com";
 const BROKEN: &str = "broken.example.com";
 /// A controller that has not listed a kind after this time will not.
@@ -42,6 +43,9 @@ pub(crate) async fn run(args: &Args, Context { program, report, .. }: &Context) 
     let servers = Servers::serve([server])?;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     request(&servers.clusters[0], "POST", "/api/v1/namespaces", &namespace)?;
+    for own in argosy_api::crds() {
+        request(&servers.clusters[0], "POST", DEFINITIONS, &own)?;
+    }
     let dir = tempfile::Builder::new().prefix("argosy-perf-").tempdir()?;
     servers.write_kubeconfigs(dir.path())?;
     let command = format!(
@@ -54,16 +58,10 @@ pub(crate) async fn run(args: &Args, Context { program, report, .. }: &Context) 
     tokio::time::sleep(REST).await;
     let before = controller.usage()?;
 
-    for (group, plural, kind, versions) in odd(args.huge) {
-        let definition = definition(group, &plural, &kind, &versions);
-        request(
-            &servers.clusters[0],
-            "POST",
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            &definition,
-        )?;
-        followed(&servers, &plural).await?;
-        report.progress(&format!("{kind} of {group} is followed"));
+    for odd in odd(args.huge) {
+        request(&servers.clusters[0], "POST", DEFINITIONS, &odd.definition())?;
+        followed(&servers, &odd.plural).await?;
+        report.progress(&format!("{} of {} is followed", odd.kind, odd.group));
     }
     tokio::time::sleep(REST).await;
     let after = controller.usage()?;
@@ -92,14 +90,29 @@ async fn followed(servers: &Servers, plural: &str) -> Result<()> {
     Ok(())
 }
 
-/// Group, plural, kind and versions with their schemas.
-fn odd(huge: usize) -> Vec<(&'static str, String, String, Vec<(&'static str, Value)>)> {
+struct Odd {
+    group: &'static str,
+    plural: String,
+    kind: String,
+    /// Each with its schema; the first one is stored.
+    versions: Vec<(&'static str, Value)>,
+}
+
+fn odd(huge: usize) -> Vec<Odd> {
     let plain = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let deep = (0..60).fold(
         json!({"type": "string"}),
         |inner, _| json!({"type": "object", "properties": {"next": inner}}),
     );
     let mut all = Vec::new();
+    let mut add = |group, plural: &str, kind: &str, versions| {
+        all.push(Odd {
+            group,
+            plural: plural.to_owned(),
+            kind: kind.to_owned(),
+            versions,
+        });
+    };
     for number in 0..huge {
         let field = |at: usize| {
             (
@@ -109,39 +122,37 @@ fn odd(huge: usize) -> Vec<(&'static str, String, String, Vec<(&'static str, Val
         };
         let many: Map<String, Value> = (0..5000).map(field).collect();
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": many}}});
-        all.push((
+        add(
             GROUP,
-            format!("huge{number}s"),
-            format!("Huge{number}"),
+            &format!("huge{number}s"),
+            &format!("Huge{number}"),
             vec![("v1", schema)],
-        ));
+        );
     }
-    let mut add = |group, plural: &str, kind: &str, versions| {
-        all.push((group, plural.to_owned(), kind.to_owned(), versions));
-    };
     add(GROUP, "deeps", "Deep", vec![("v1", deep)]);
     add(GROUP, "blanks", "Blank", vec![("v1", plain.clone())]);
-    add(
-        GROUP,
-        "movers",
-        "Mover",
-        vec![("v2", plain.clone()), ("v1", plain.clone())],
-    );
+    let two = vec![("v2", plain.clone()), ("v1", plain.clone())];
+    add(GROUP, "movers", "Mover", two);
     add(GROUP, "configmaps", "ConfigMap", vec![("v1", plain.clone())]);
     add(BROKEN, "brokens", "Broken", vec![("v1", plain)]);
     all
 }
 
-fn definition(group: &str, plural: &str, kind: &str, versions: &[(&str, Value)]) -> Value {
-    let versions = versions.iter().enumerate().map(|(at, (name, schema))| {
-        json!({"name": name, "served": true, "storage": at == 0, "schema": {"openAPIV3Schema": schema}})
-    });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced", "versions": versions.collect::<Vec<_>>(),
-            "names": {"plural": plural, "singular": plural.trim_end_matches('s'), "kind": kind, "listKind": format!("{kind}List")},
-        },
-    })
+impl Odd {
+    fn definition(&self) -> Value {
+        let versions = self.versions.iter().enumerate().map(|(at, (name, schema))| {
+            json!({"name": name, "served": true, "storage": at == 0, "schema": {"openAPIV3Schema": schema}})
+        });
+        let Odd {
+            group, plural, kind, ..
+        } = self;
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {
+                "group": group, "scope": "Namespaced", "versions": versions.collect::<Vec<_>>(),
+                "names": {"plural": plural, "singular": plural.trim_end_matches('s'), "kind": kind, "listKind": format!("{kind}List")},
+            },
+        })
+    }
 }
