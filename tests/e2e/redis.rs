@@ -1,45 +1,20 @@
-//! The state that Argo CD's own API server reads from Redis.
+//! The state that API servers, Argo CD's and ours, read from Redis.
 
 use std::io::Read as _;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use argosy_test_cluster::api::kinds;
-use argosy_test_cluster::free_port;
+use argosy_test_cluster::redis::{PASSWORD, Redis};
 use serde_json::{Value, json};
 
 use crate::harness::{self, IN_CLUSTER, PATIENCE, config_map, run, synced_to, wait_app};
 
-const PASSWORD: &str = "not-a-secret";
-
-/// A redis-server on loopback. It ends with this value.
-struct Server {
-    process: Child,
-    port: u16,
-}
+/// A redis-server, and what is asked of it.
+struct Server(Redis);
 
 impl Server {
-    fn start() -> Result<Self> {
-        let port = free_port()?;
-        let process = Command::new("redis-server")
-            .args([
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--requirepass",
-                PASSWORD,
-            ])
-            .args(["--port", &port.to_string()])
-            .stdout(Stdio::null())
-            .spawn()
-            .context("start redis-server")?;
-        Ok(Server { process, port })
-    }
-
     /// The value of a key of Argo CD's, once it is there and meets `condition`.
     fn wait(&self, key: &str, condition: impl Fn(&Value) -> bool) -> Result<Value> {
         let started = Instant::now();
@@ -67,32 +42,17 @@ impl Server {
     }
 
     fn connection(&self) -> Result<redis::Connection> {
-        let client = redis::Client::open(format!("redis://:{PASSWORD}@127.0.0.1:{}", self.port))?;
-        let started = Instant::now();
-        loop {
-            match client.get_connection() {
-                Ok(connection) => return Ok(connection),
-                Err(error) if started.elapsed() > PATIENCE => return Err(error.into()),
-                Err(_) => std::thread::sleep(Duration::from_millis(50)),
-            }
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        Ok(redis::Client::open(self.0.url())?.get_connection()?)
     }
 }
 
 #[test]
-fn argo_cds_api_server_finds_trees_managed_resources_and_clusters_in_redis() {
+fn api_servers_find_trees_managed_resources_and_clusters_in_redis() {
     run(async {
-        let redis = Server::start()?;
+        let redis = Server(Redis::start(&harness::scratch("redis"))?);
         let mut installation = harness::start_installation("argocd-redis").await?;
         installation.kill_controller();
-        let address = format!("--redis=127.0.0.1:{}", redis.port);
+        let address = format!("--redis={}", redis.0.address());
         let password = format!("--redis-password={PASSWORD}");
         installation.start_controller(&[&address, &password])?;
         let (api, namespace) = (installation.api(), installation.namespace());
@@ -137,6 +97,22 @@ fn argo_cds_api_server_finds_trees_managed_resources_and_clusters_in_redis() {
                 .as_str()
                 .is_some_and(|live| live.contains("\"key\":\"2\""))
         })?;
+
+        // Our own API server reads there what the controller wrote, now that it is gone.
+        installation.kill_controller();
+        installation.start_server(&["--insecure", "--disable-auth", &address, &password])?;
+        let server = installation.server_address();
+        let command = ["app", "resources", name, "--server", &server, "--plaintext"];
+        let output = Command::new(harness::program()).args(command).output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("ConfigMap") && said.contains("settings"),
+            "{said}{error}"
+        );
+        installation.start_controller(&[&address, &password])?;
+
+        let (api, namespace) = (installation.api(), installation.namespace());
         api.delete(kinds::APPLICATION, namespace, name).await?;
         let started = Instant::now();
         while redis.get(&key)?.is_some() {
