@@ -48,7 +48,7 @@ impl Live {
         match self.controllers.tree(app).await {
             Ok(tree) => Ok(Some(tree)),
             Err(untold) => {
-                let tree = self.instead(untold)?.tree(&self.instance(app)).await;
+                let tree = self.instead(untold)?.tree(&self.plane.instance(app)).await;
                 tree.map_err(|error| unreadable(&error))
             }
         }
@@ -63,7 +63,7 @@ impl Live {
             Ok(trees) => Ok(trees.boxed()),
             Err(untold) => {
                 let redis = self.instead(untold)?.clone();
-                trees(redis, self.instance(app)).await
+                trees(redis, self.plane.instance(app)).await
             }
         }
     }
@@ -76,7 +76,10 @@ impl Live {
         match self.controllers.managed(app).await {
             Ok(managed) => Ok(Some(managed.items)),
             Err(untold) => {
-                let managed = self.instead(untold)?.managed_resources(&self.instance(app)).await;
+                let managed = self
+                    .instead(untold)?
+                    .managed_resources(&self.plane.instance(app))
+                    .await;
                 managed.map_err(|error| unreadable(&error))
             }
         }
@@ -87,8 +90,11 @@ impl Live {
         let told = self.controllers.clusters().await;
         let Some(redis) = &self.redis else { return told };
         let mut infos = told.unwrap_or_default();
-        let clusters = self.plane.settings().clusters.clone();
-        let untold = clusters.iter().map(|(_, cluster)| cluster.server.clone());
+        let settings = self.plane.settings();
+        let untold = settings
+            .clusters
+            .iter()
+            .map(|(_, cluster)| cluster.server.clone());
         let untold: Vec<_> = untold.filter(|server| !infos.contains_key(server)).collect();
         match redis.clusters(&untold).await {
             Ok(found) => infos.extend(found),
@@ -105,10 +111,6 @@ impl Live {
             (Untold::NoOwner(_), Some(redis)) => Ok(redis),
             (untold, _) => Err(untold.into()),
         }
-    }
-
-    fn instance(&self, app: &Application) -> String {
-        self.plane.instance(app)
     }
 }
 
