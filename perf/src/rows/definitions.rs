@@ -46,6 +46,27 @@ pub(crate) async fn run(args: &Args, Context { program, report, .. }: &Context) 
     for own in argosy_api::crds() {
         request(&servers.clusters[0], "POST", DEFINITIONS, &own)?;
     }
+    // A cluster is followed for the Applications that go there.
+    let project = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": {"name": "default"},
+        "spec": {"sourceRepos": ["*"], "destinations": [{"server": "*", "namespace": "*"}]},
+    });
+    let application = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": "shop"},
+        "spec": {
+            "project": "default", "source": {"repoURL": "https://git.example.com/shop.git", "path": "shop"},
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": "shop"},
+        },
+    });
+    for (plural, object) in [("appprojects", project), ("applications", application)] {
+        let path = format!("/apis/argoproj.io/v1alpha1/namespaces/{NAMESPACE}/{plural}");
+        // A kind is served a moment after its definition.
+        let started = Instant::now();
+        while let Err(error) = request(&servers.clusters[0], "POST", &path, &object) {
+            ensure!(started.elapsed() < DEADLINE, "{error:#}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
     let dir = tempfile::Builder::new().prefix("argosy-perf-").tempdir()?;
     servers.write_kubeconfigs(dir.path())?;
     let command = format!(
