@@ -7,15 +7,14 @@
 //! | a server that has fallen behind is read | [`a_server_that_falls_behind_takes_nothing_back`] |
 //! | versions and continue tokens expire | [`what_the_server_forgets_costs_lists_of_that_kind_alone`] |
 //! | a streamed list never comes to its end | [`a_list_that_takes_longer_than_a_watch_may_last_comes_in_pages`] |
-//! | a creation or deletion never reaches the watch | [`a_change_behind_the_watch_is_found_by_counting`] |
-//! | an update reaches other watches and not ours | [`an_update_that_one_watch_was_not_told_is_found_by_another`] |
-//! | a watch does not get on, and says so | [`a_watch_that_stalls_is_found_by_the_version_of_a_count`] |
-//! | a watch is behind in versions and not in objects | [`a_watch_that_has_nothing_to_say_is_no_alarm`] |
-//! | an update never reaches any watch | [`an_update_behind_the_watch_is_found_by_its_version`] |
 //! | definitions of kinds are odd or broken | [`odd_definitions_hurt_only_themselves`] |
 //! | objects of the control plane cannot be read | [`objects_that_cannot_be_read_hurt_only_themselves`] |
 //!
+//! What a watch was not told is in [`missed`].
+//!
 //! An API server that is away, and a conversion webhook that is, are in `clusters.rs`, on a real one.
+
+mod missed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -417,160 +416,6 @@ async fn a_list_that_takes_longer_than_a_watch_may_last_comes_in_pages() {
         names.iter().all(|name| world.has_map(name)) && world.cluster.kind_failures().is_empty()
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_behind_the_watch_is_found_by_counting() {
-    let pace = list_watch::Options {
-        watch_time: 3..4,
-        audit_pause: Duration::ZERO,
-        ..brisk()
-    };
-    let world = World::new(pace, async |_, target| {
-        create_map(target, "stays").await;
-        create_map(target, "goes").await;
-    })
-    .await;
-    world.synced().await;
-    until("both to be seen", || {
-        world.has_map("stays") && world.has_map("goes")
-    })
-    .await;
-    world
-        .simulated
-        .with(|server| server.alter_silently("", "configmaps", "default", "goes", None));
-    until("the loss to be found", || !world.has_map("goes")).await;
-    assert!(world.has_map("stays"));
-    assert_eq!(world.cluster.audit_mismatches(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_update_behind_the_watch_is_found_by_its_version() {
-    let pace = list_watch::Options {
-        watch_time: 3..4,
-        audit_pause: Duration::ZERO,
-        versions_pause: Duration::ZERO,
-        // The one that has changed is not on the first page.
-        page_len: 2,
-        ..brisk()
-    };
-    let world = World::new(pace, async |_, target| {
-        for name in ["a", "b", "c", "d", "e"] {
-            create_map(target, name).await;
-        }
-    })
-    .await;
-    world.synced().await;
-    until("all to be seen", || {
-        ["a", "b", "c", "d", "e"].iter().all(|name| world.has_map(name))
-    })
-    .await;
-    let key = ResourceKey::new("", "ConfigMap", "default", "d");
-    let mut map = world.cluster.snapshot().get(&key).unwrap().value();
-    map["data"] = json!({"lost": "and found"});
-    world
-        .simulated
-        .with(|server| server.alter_silently("", "configmaps", "default", "d", Some(&map)));
-    let found = || {
-        let known = world.cluster.snapshot().get(&key).unwrap();
-        known.document.str_at(&["data", "lost"]).as_deref() == Some("and found")
-    };
-    until("the change to be found", found).await;
-    assert_eq!(world.cluster.audit_mismatches(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_update_that_one_watch_was_not_told_is_found_by_another() {
-    let pace = list_watch::Options {
-        watch_time: 3..4,
-        audit_pause: Duration::ZERO,
-        ..brisk()
-    };
-    let world = World::new(pace, async |_, target| {
-        create_map(target, "stays").await;
-        create_map(target, "changes").await;
-    })
-    .await;
-    world.synced().await;
-    let key = ResourceKey::new("", "ConfigMap", "default", "changes");
-    let known = || world.cluster.snapshot().get(&key);
-    until("it to be seen", || known().is_some()).await;
-    let lists = world.lists("configmaps");
-    // A watch that ends right after the change, before its next bookmark, is resumed from before the change and tells it.
-    for round in 0.. {
-        let mut map = known().unwrap().value();
-        map["data"] = json!({"round": round.to_string()});
-        world
-            .simulated
-            .with(|server| server.alter_unheard("", "configmaps", "default", "changes", Some(&map)));
-        until("the change to be found", || {
-            known().unwrap().document.str_at(&["data", "round"]) == Some(round.to_string())
-        })
-        .await;
-        if world.cluster.audit_mismatches() > 0 {
-            break;
-        }
-    }
-    assert_eq!(world.cluster.audit_mismatches(), 1);
-    assert!(world.lists("configmaps") > lists);
-    assert!(world.has_map("stays"));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_stalls_is_found_by_the_version_of_a_count() {
-    let world = World::new(stalling(), async |_, target| {
-        create_map(target, "changed").await;
-        create_map(target, "deleted").await;
-    })
-    .await;
-    world.synced().await;
-    let watches = world.watches("configmaps");
-    world.fault(rule("watch", "configmaps", Fault::StallWatch));
-    until("a watch that stalls", || world.watches("configmaps") > watches).await;
-    change_map(&world.target, "changed").await;
-    delete_map(&world.target, "deleted").await;
-    create_map(&world.target, "created").await;
-    let truth = world.true_maps().await;
-    until("what was missed to be found", || world.maps() == truth).await;
-    assert!(world.cluster.audit_mismatches() > 0);
-    // And again, as long as it lasts.
-    change_map(&world.target, "created").await;
-    let truth = world.true_maps().await;
-    until("what was missed since to be found", || world.maps() == truth).await;
-
-    world.mend();
-    create_map(&world.target, "told").await;
-    until("the watch to go on", || world.has_map("told")).await;
-    assert!(world.cluster.kind_failures().is_empty());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_has_nothing_to_say_is_no_alarm() {
-    let world = World::new(stalling(), async |_, target| create_map(target, "a").await).await;
-    world.synced().await;
-    world.fault(rule("watch", "configmaps", Fault::StallWatch));
-    let counts = world.lists("configmaps");
-    let secret = |number: u64| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": format!("s{number}")}});
-    for number in 0.. {
-        // Versions go on, with objects of another kind.
-        create(&world.target, &api::secrets(), &secret(number)).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        if world.lists("configmaps") >= counts + 6 {
-            break;
-        }
-    }
-    assert_eq!(world.cluster.audit_mismatches(), 0);
-    assert!(world.has_map("a"));
-}
-
-/// Watches that are counted after often, and soon believed to stall.
-fn stalling() -> list_watch::Options {
-    list_watch::Options {
-        watch_time: 3..4,
-        audit_pause: Duration::ZERO,
-        stale_max: Duration::from_secs(2),
-        ..brisk()
-    }
 }
 
 fn definition(group: &str, plural: &str, kind: &str, versions: &[(&str, Value)]) -> Value {
