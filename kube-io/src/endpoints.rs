@@ -81,7 +81,9 @@ impl Service {
         let mut parts = host.split('.');
         let name = parts.next().filter(|name| !name.is_empty())?;
         let namespace = parts.next().unwrap_or(namespace);
-        let is_service = matches!(parts.next(), None | Some("svc")) && host.parse::<IpAddr>().is_err();
+        // A colon is of an address of IPv6, in brackets or not.
+        let is_address = host.contains(':') || host.parse::<IpAddr>().is_ok();
+        let is_service = matches!(parts.next(), None | Some("svc")) && !is_address;
         is_service.then(|| {
             Some(Service {
                 namespace: namespace.to_owned(),
