@@ -120,9 +120,9 @@ pub fn taken_over_by_one_who_is_behind(seed: u64) -> Result<Outcome> {
     settle(&mut world)?;
     world.git.commit();
     let path = application(&app_of(0));
-    while world.get(None, &path)["status"]["operationState"]["phase"] != "Running" {
-        world.pass(Duration::from_millis(100))?;
-    }
+    wait(&mut world, |world| {
+        world.get(None, &path)["status"]["operationState"]["phase"] == "Running"
+    })?;
     let silence = Rule {
         verb: "watch".to_owned(),
         plural: "applications".to_owned(),
@@ -138,9 +138,7 @@ pub fn taken_over_by_one_who_is_behind(seed: u64) -> Result<Outcome> {
     world.git.commit();
     settle(&mut world)?;
     world.tell_to_end(0);
-    while world.pods[0].state == State::Runs {
-        world.pass(Duration::from_millis(100))?;
-    }
+    wait(&mut world, |world| world.pods[0].state != State::Runs)?;
     world.pods[0].state = State::Down(world.now + Duration::from_secs(20));
     world.pass(Duration::from_secs(20))?;
     settle(&mut world)?;
@@ -253,6 +251,20 @@ fn rule(world: &World, server: Option<usize>, verb: &str, percent: u8, fault: Fa
         fault,
     };
     world.server(server).with(|server| server.faults().add(rule));
+}
+
+/// Waits for something of which a run cannot do without.
+fn wait(world: &mut World, there: impl Fn(&World) -> bool) -> Result<()> {
+    let until = world.now + SETTLED;
+    while !there(world) {
+        let broken = world.checker.lock().broken.clone();
+        anyhow::ensure!(
+            broken.is_none() && world.now < until,
+            "it does not come to pass: {broken:?}"
+        );
+        world.pass(Duration::from_millis(100))?;
+    }
+    Ok(())
 }
 
 /// Waits until everything is as Git says.

@@ -30,11 +30,7 @@ fn a_few_seeds_of_three_controllers_break_no_invariant() {
 
 #[test]
 fn a_sync_that_is_struck_in_its_middle_ends_as_git_says() {
-    for (nth, blow) in [
-        (2, Blow::CrashBefore),
-        (4, Blow::CrashAfter),
-        (3, Blow::Sleep),
-    ] {
+    for (nth, blow) in [(2, Blow::CrashBefore), (4, Blow::CrashAfter), (3, Blow::Sleep)] {
         let outcome = strike(1, Strike { nth, blow }).unwrap().unwrap();
         assert_eq!(
             outcome.broken, None,
