@@ -254,7 +254,8 @@ impl Checker {
                 .as_str()
                 .is_some_and(|text| text.starts_with(UNOWNED))
         });
-        if !late && !self.owns(from, server) && !(reported && !self.looked_after(server)) {
+        let of_nobody = reported && !self.looked_after(server);
+        if !late && !of_nobody && !self.owns(from, server) {
             let detail = format!(
                 "process {from} wrote {name}, whose cluster is that of {:?}",
                 self.owner(server)

@@ -65,7 +65,7 @@ async fn argo_cds_cache_and_ours_read_each_other() {
 
             let tree = entries.tree(&instance).await.unwrap().unwrap();
             let managed = entries.managed_resources(&instance).await.unwrap().unwrap();
-            let infos = entries.clusters(&[server.clone()]).await.unwrap();
+            let infos = entries.clusters(std::slice::from_ref(&server)).await.unwrap();
             let info = &infos[&server];
             assert_eq!(plain(json!(tree)), written["tree"]);
             assert_eq!(sorted(&plain(json!(managed))), sorted(&written["managed"]));
