@@ -23,6 +23,20 @@ pub(in crate::service) fn list(items: Vec<Bytes>) -> EventList {
     }
 }
 
+/// Selects the events about one object. A tree may come from Redis, which vouches for nothing: what would be more than a
+/// value of the selector is refused.
+fn about(name: &str, uid: &str) -> Result<String, Status> {
+    if [name, uid]
+        .iter()
+        .any(|value| value.contains([',', '=', '!', '\\']))
+    {
+        return Err(Status::failed_precondition(format!(
+            "the tree of the application has a resource {name:?} with uid {uid:?}: no resource is called so"
+        )));
+    }
+    Ok(format!("involvedObject.name={name},involvedObject.uid={uid}"))
+}
+
 impl Api {
     pub(super) async fn resource_events(
         &self,
@@ -56,10 +70,7 @@ impl Api {
             namespace => namespace,
         };
         let selection = Selection {
-            fields: format!(
-                "involvedObject.name={},involvedObject.uid={}",
-                node.resource_ref.name, node.resource_ref.uid
-            ),
+            fields: about(&node.resource_ref.name, &node.resource_ref.uid)?,
             ..Selection::namespace(namespace)
         };
         Ok(list(
@@ -69,5 +80,22 @@ impl Api {
                 .map_err(status::kube)?
                 .items,
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_name_that_would_select_more_is_refused() {
+        assert_eq!(
+            about("system:web", "u-1").unwrap(),
+            "involvedObject.name=system:web,involvedObject.uid=u-1"
+        );
+        for bad in ["a,b", "a=b", "a!", "a\\"] {
+            assert!(about(bad, "u").is_err() && about("a", bad).is_err(), "{bad}");
+        }
     }
 }

@@ -140,7 +140,29 @@ fn pods(tree: &ApplicationTree, query: &ApplicationPodLogsQuery) -> Vec<Resource
     found.map(|node| node.resource_ref.clone()).collect()
 }
 
-fn path(pod: &ResourceRef, query: &ApplicationPodLogsQuery) -> String {
+/// Whether a name can be that of a pod or a namespace.
+fn is_dns_name(name: &str) -> bool {
+    let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    bytes.len() <= 253
+        && bytes.first().is_some_and(is_end)
+        && bytes.last().is_some_and(is_end)
+        && bytes
+            .iter()
+            .all(|byte| is_end(byte) || matches!(byte, b'-' | b'.'))
+}
+
+/// Where the log of a pod is. A tree may come from Redis, which vouches for nothing: a name that ends the path would have
+/// something else read, such as Secrets, so what is no name is refused.
+fn path(pod: &ResourceRef, query: &ApplicationPodLogsQuery) -> Result<String, Status> {
+    for name in [&pod.namespace, &pod.name] {
+        if !is_dns_name(name) {
+            return Err(Status::failed_precondition(format!(
+                "the tree of the application has a pod {:?}/{:?}: that is no name of one",
+                pod.namespace, pod.name
+            )));
+        }
+    }
     let mut form = url::form_urlencoded::Serializer::new(String::new());
     form.append_pair("timestamps", "true");
     if query.follow() {
@@ -160,12 +182,12 @@ fn path(pod: &ResourceRef, query: &ApplicationPodLogsQuery) -> String {
     if let Some(lines) = query.tail_lines.filter(|lines| *lines > 0) {
         form.append_pair("tailLines", &lines.to_string());
     }
-    format!(
+    Ok(format!(
         "/api/v1/namespaces/{}/pods/{}/log?{}",
         pod.namespace,
         pod.name,
         form.finish()
-    )
+    ))
 }
 
 impl Api {
@@ -248,7 +270,7 @@ impl Api {
         let target = self.targets.of(&self.plane, &cluster).await?;
         let mut streams = Vec::new();
         for pod in pods {
-            let request = http::Request::get(path(pod, query)).body(Vec::new());
+            let request = http::Request::get(path(pod, query)?).body(Vec::new());
             let request = request.map_err(|error| status::internal(&error))?;
             let body = target.client().kube().request_stream(request).await;
             let body = body.map_err(|error| {
@@ -318,6 +340,39 @@ mod tests {
         );
         let line = Line::read("no time here", &pod);
         assert_eq!((line.at, line.content.as_str()), (None, "no time here"));
+    }
+
+    #[test]
+    fn a_pod_whose_name_would_lead_elsewhere_is_refused() {
+        let query = ApplicationPodLogsQuery {
+            container: Some("a&b".into()),
+            ..Default::default()
+        };
+        let path = |namespace: &str, name: &str| {
+            let pod = ResourceRef {
+                namespace: namespace.into(),
+                name: name.into(),
+                ..Default::default()
+            };
+            path(&pod, &query)
+        };
+        assert_eq!(
+            path("shop", "web-0.a1").unwrap(),
+            "/api/v1/namespaces/shop/pods/web-0.a1/log?timestamps=true&container=a%26b"
+        );
+        for bad in [
+            "kube-system/secrets?x=",
+            "kube-system/secrets#",
+            "a/b",
+            "a?b",
+            "a%2fb",
+            "..",
+            "-a",
+            "A",
+            "",
+        ] {
+            assert!(path(bad, "web").is_err() && path("shop", bad).is_err(), "{bad}");
+        }
     }
 
     #[tokio::test]
