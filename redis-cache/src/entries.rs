@@ -29,8 +29,23 @@ const CLUSTER_EXPIRATION: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The caller tries again; a call that hangs on to a broken connection holds up the others.
 const RETRIES: usize = 1;
-/// Largest entry that is read, unpacked: as large as a message of the API may be.
-const UNPACKED_MAX: u64 = 200 << 20;
+/// All pieces of a tree together are read within so much time.
+const TREE_PATIENCE: Duration = Duration::from_secs(30);
+/// Of an Application so much is read, packed and unpacked, all pieces of its tree together: as much as a message of the API
+/// may have. The structures that it becomes may take a gigabyte, which is a tree of more than 100,000 pods.
+const APPLICATION: Budget = Budget {
+    bytes: 200 << 20,
+    memory: 1 << 30,
+};
+/// And so much of how one cluster is: the kinds that it serves are most of it.
+const CLUSTER: Budget = Budget {
+    bytes: 4 << 20,
+    memory: 32 << 20,
+};
+/// What an object or a list of JSON may take in memory beside its texts: a resource of a tree is the largest.
+const STRUCTURE: u64 = 512;
+/// What one more value may take.
+const VALUE: u64 = 64;
 /// Into so many pieces a tree may be cut: one a resource of the largest Applications.
 const PIECES_MAX: i64 = 100_000;
 
@@ -56,6 +71,15 @@ pub enum Compress {
     Gzip,
     /// As it is.
     None,
+}
+
+/// What may still be read. A small entry may unpack to a large one, and `{}` in JSON is a large structure in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Budget {
+    /// Of JSON.
+    bytes: u64,
+    /// Of what the JSON becomes, texts left out.
+    memory: u64,
 }
 
 /// Argo CD's entries in one Redis. Applications go by their instance name: `name`, or `namespace_name` outside of the
@@ -154,18 +178,28 @@ impl Entries {
     /// When Redis does not answer or an entry is not what Argo CD writes.
     pub async fn tree(&self, instance: &str) -> Result<Option<ApplicationTree>, Error> {
         let name = resources_tree(instance);
-        let Some(mut tree) = self.read::<ApplicationTree>(&name).await? else {
+        let in_time = tokio::time::timeout(TREE_PATIENCE, self.pieces(&name)).await;
+        in_time.unwrap_or_else(|_| {
+            let source = io::Error::from(io::ErrorKind::TimedOut).into();
+            Err(self.failed(format!("read {} and its pieces", self.key(&name)), source))
+        })
+    }
+
+    async fn pieces(&self, name: &str) -> Result<Option<ApplicationTree>, Error> {
+        let mut budget = APPLICATION;
+        let Some(mut tree) = self.read::<ApplicationTree>(name, &mut budget).await? else {
             return Ok(None);
         };
         if tree.shards_count > PIECES_MAX {
             return Err(Error::Entry {
-                key: self.key(&name),
+                key: self.key(name),
                 message: format!("it says that it has {} pieces", tree.shards_count),
             });
         }
         for number in 1..tree.shards_count {
+            let piece = format!("{name}|{number}");
             // A piece that is gone makes the whole unknown, as in Argo CD.
-            let Some(piece) = self.read::<ApplicationTree>(&format!("{name}|{number}")).await? else {
+            let Some(piece) = self.read::<ApplicationTree>(&piece, &mut budget).await? else {
                 return Ok(None);
             };
             tree.nodes.extend(piece.nodes);
@@ -182,7 +216,7 @@ impl Entries {
     /// When Redis does not answer or the entry is not what Argo CD writes.
     pub async fn managed_resources(&self, instance: &str) -> Result<Option<Vec<ResourceDiff>>, Error> {
         let name = managed_resources(instance);
-        let list: Option<Option<Vec<ResourceDiff>>> = self.read(&name).await?;
+        let list: Option<Option<Vec<ResourceDiff>>> = self.read(&name, &mut APPLICATION.clone()).await?;
         // An empty list is `null` as Go writes it.
         Ok(list.map(Option::unwrap_or_default))
     }
@@ -202,12 +236,16 @@ impl Entries {
             .collect();
         let values: Result<Vec<Option<Vec<u8>>>, _> = self.connection.clone().mget(&keys).await;
         let values = values.map_err(|source| self.failed("read the state of clusters".into(), source))?;
-        let told = servers.iter().zip(keys.iter().zip(values));
-        let told = told.filter_map(|(server, (key, value))| {
-            let info = self.unpack(key, &value?).ok()?;
-            Some((server.clone(), info))
-        });
-        Ok(told.collect())
+        let (compress, servers) = (self.compress, servers.to_vec());
+        let told = move || {
+            let told = servers.into_iter().zip(keys.iter().zip(values));
+            let told = told.filter_map(|(server, (key, value))| {
+                let info = unpack(compress, key, &value?, &mut CLUSTER.clone()).ok()?;
+                Some((server, info))
+            });
+            told.collect()
+        };
+        Ok(aside(told).await)
     }
 
     /// Says each time that there is something new of an Application, until the connection breaks.
@@ -229,11 +267,23 @@ impl Entries {
         Ok(listening.into_on_message().map(|_| ()))
     }
 
-    async fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
+    async fn read<T>(&self, name: &str, budget: &mut Budget) -> Result<Option<T>, Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
         let key = self.key(name);
-        let value: Result<Option<Vec<u8>>, _> = self.connection.clone().get(&key).await;
+        // One byte more than may be, so that it is seen that there is more. What is not there is empty.
+        let end = isize::try_from(budget.bytes).unwrap_or(isize::MAX);
+        let value: Result<Vec<u8>, _> = self.connection.clone().getrange(&key, 0, end).await;
         let value = value.map_err(|source| self.failed(format!("read {key}"), source))?;
-        value.map(|value| self.unpack(&key, &value)).transpose()
+        if value.is_empty() {
+            return Ok(None);
+        }
+        let (compress, mut left) = (self.compress, *budget);
+        let unpacked = move || unpack(compress, &key, &value, &mut left).map(|read| (read, left));
+        let (read, left) = aside(unpacked).await?;
+        *budget = left;
+        Ok(Some(read))
     }
 
     /// A name with prefix and version: channels are called so.
@@ -260,28 +310,6 @@ impl Entries {
         }
     }
 
-    fn unpack<T: DeserializeOwned>(&self, key: &str, value: &[u8]) -> Result<T, Error> {
-        let bad = |message: String| Error::Entry {
-            key: key.to_owned(),
-            message,
-        };
-        let read = match self.compress {
-            Compress::None => serde_json::from_slice(value),
-            Compress::Gzip => {
-                let mut json = Vec::new();
-                let unpacked = GzDecoder::new(value)
-                    .take(UNPACKED_MAX + 1)
-                    .read_to_end(&mut json);
-                unpacked.map_err(|error| bad(format!("it is not gzip: {error}")))?;
-                if json.len() as u64 > UNPACKED_MAX {
-                    return Err(bad(format!("it is larger than {} MB", UNPACKED_MAX >> 20)));
-                }
-                serde_json::from_slice(&json)
-            }
-        };
-        read.map_err(|error| bad(format!("it is not the JSON that Argo CD writes: {error}")))
-    }
-
     fn failed(&self, action: String, source: RedisError) -> Error {
         Error::Ask {
             action,
@@ -289,6 +317,63 @@ impl Entries {
             source,
         }
     }
+}
+
+/// Work that takes a while is not for the threads that serve everybody.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Reads an entry and takes it off the budget.
+fn unpack<T: DeserializeOwned>(
+    compress: Compress,
+    key: &str,
+    value: &[u8],
+    budget: &mut Budget,
+) -> Result<T, Error> {
+    let bad = |message: String| Error::Entry {
+        key: key.to_owned(),
+        message,
+    };
+    let mut unpacked = Vec::new();
+    let json = match compress {
+        Compress::None => value,
+        Compress::Gzip => {
+            let read = GzDecoder::new(value)
+                .take(budget.bytes + 1)
+                .read_to_end(&mut unpacked);
+            read.map_err(|error| bad(format!("it is not gzip: {error}")))?;
+            &unpacked
+        }
+    };
+    let large = || bad("it is larger than anything that Argo CD writes".to_owned());
+    let left = Budget {
+        bytes: budget.bytes.checked_sub(json.len() as u64).ok_or_else(large)?,
+        memory: budget.memory.checked_sub(memory(json)).ok_or_else(large)?,
+    };
+    let read = serde_json::from_slice(json)
+        .map_err(|error| bad(format!("it is not the JSON that Argo CD writes: {error}")))?;
+    *budget = left;
+    Ok(read)
+}
+
+/// What a document may take in memory once it is read, texts left out: counted by what stands outside of them.
+fn memory(json: &[u8]) -> u64 {
+    let (mut sum, mut in_text, mut escaped) = (0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => sum += STRUCTURE,
+            b',' if !in_text => sum += VALUE,
+            _ => {}
+        }
+    }
+    sum
 }
 
 fn managed_resources(instance: &str) -> String {
@@ -301,4 +386,59 @@ fn resources_tree(instance: &str) -> String {
 
 fn cluster_info(server: &str) -> String {
     format!("cluster|info|{server}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use argosy_api::v1alpha1::ResourceNode;
+
+    use super::*;
+
+    fn nodes(count: usize) -> Vec<u8> {
+        let list = vec!["{}"; count].join(",");
+        format!(r#"{{"nodes":[{list}]}}"#).into_bytes()
+    }
+
+    #[test]
+    fn what_an_entry_takes_is_counted_outside_of_its_texts() {
+        assert!(size_of::<ResourceNode>() as u64 <= STRUCTURE);
+        assert_eq!(
+            memory(br#"{"a":"{[,\"{[,","b":[1,2]}"#),
+            2 * STRUCTURE + 2 * VALUE
+        );
+    }
+
+    #[test]
+    fn pieces_come_off_one_budget_of_bytes_and_of_memory() {
+        let read = |value: &[u8], budget: &mut Budget| {
+            unpack::<ApplicationTree>(Compress::None, "key", value, budget).map(|tree| tree.nodes.len())
+        };
+        let (piece, most) = (nodes(10), memory(&nodes(10)));
+        let start = Budget {
+            bytes: 100,
+            memory: 2 * most,
+        };
+        let mut budget = start;
+        assert_eq!(read(&piece, &mut budget).unwrap(), 10);
+        assert_eq!((budget.bytes, budget.memory), (100 - piece.len() as u64, most));
+        assert_eq!(read(&piece, &mut budget).unwrap(), 10);
+        // Neither bytes nor memory are left for a third.
+        assert!(read(b"{}", &mut budget).is_err());
+        let mut budget = Budget { bytes: 12, ..start };
+        assert!(read(&piece, &mut budget).is_err());
+    }
+
+    #[test]
+    fn a_small_entry_that_becomes_a_large_one_is_refused() {
+        let many = nodes(3_000_000);
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&many).unwrap();
+        let packed = encoder.finish().unwrap();
+        for (compress, value) in [(Compress::Gzip, &packed), (Compress::None, &many)] {
+            let read = unpack::<ApplicationTree>(compress, "key", value, &mut APPLICATION.clone());
+            let error = read.unwrap_err().to_string();
+            assert!(error.contains("larger"), "{error}");
+        }
+    }
 }
