@@ -7,12 +7,24 @@ use std::time::Duration;
 
 use clap::ArgAction;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, RedisResult,
     TlsCertificates,
 };
 
 use crate::Error;
+
+/// A connection over which nothing has come for so long is asked whether it still stands: whoever only listens would never
+/// learn that the other end has gone without a word.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+/// And again after so long.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// A connection whose other end has confirmed nothing for so long is broken. Without it a call is the kernel's to send again
+/// for a quarter of an hour, and all that come after it wait for nothing.
+#[cfg(target_os = "linux")]
+const UNCONFIRMED: Duration = Duration::from_secs(10);
 
 /// Where Redis is: `host:port`, or nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,7 +161,7 @@ impl Flags {
         }
         let Some(certificates) = certificates else {
             let address = ConnectionAddr::Tcp(host, port).into_connection_info()?;
-            return Client::open(address.set_redis_settings(login));
+            return Client::open(address.set_redis_settings(login).set_tcp_settings(tcp_settings()));
         };
         let address = ConnectionAddr::TcpTls {
             host,
@@ -157,7 +169,10 @@ impl Flags {
             insecure: self.redis_insecure_skip_tls_verify,
             tls_params: None,
         };
-        let address = address.into_connection_info()?.set_redis_settings(login);
+        let address = address
+            .into_connection_info()?
+            .set_redis_settings(login)
+            .set_tcp_settings(tcp_settings());
         Client::build_with_tls(address, certificates)
     }
 
@@ -192,6 +207,16 @@ impl Flags {
             source,
         }
     }
+}
+
+fn tcp_settings() -> TcpSettings {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE_INTERVAL);
+    let settings = TcpSettings::default().set_keepalive(keepalive);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(UNCONFIRMED);
+    settings
 }
 
 #[cfg(test)]
@@ -262,6 +287,18 @@ mod tests {
         let flags = Command::parse_from(args).flags;
         let error = flags.client().err().unwrap().to_string();
         assert_eq!(error, "read /nowhere/ca.crt (--redis-ca-certificate)");
+    }
+
+    #[test]
+    fn every_connection_learns_that_its_other_end_has_gone() {
+        for more in [&[][..], &["--redis-use-tls"][..]] {
+            let args = [&["test", "--redis=localhost:6379"], more].concat();
+            let client = Command::parse_from(args).flags.client().unwrap().unwrap();
+            let settings = client.get_connection_info().tcp_settings();
+            assert!(settings.keepalive().is_some(), "{more:?}");
+            #[cfg(target_os = "linux")]
+            assert_eq!(settings.user_timeout(), Some(UNCONFIRMED), "{more:?}");
+        }
     }
 
     #[test]
