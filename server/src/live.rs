@@ -5,18 +5,22 @@ mod controllers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use argosy_api::v1alpha1::{Application, ApplicationTree, ClusterInfo, ResourceDiff};
 use argosy_redis::entries::Entries;
 use argosy_repo_client::{Error, Tls};
 use argosy_runtime::log::chain;
 use futures::stream::BoxStream;
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, stream};
 use tonic::Status;
 
 use crate::gate::Granted;
 use crate::state::ControlPlane;
 use controllers::{Controllers, Untold};
+
+/// Trees that are watched in Redis end after so long: a controller that owns the cluster by now is found by watching again.
+const REDIS_WATCH: Duration = Duration::from_secs(60);
 
 /// Whoever knows live state.
 pub(crate) struct Live {
@@ -54,7 +58,7 @@ impl Live {
         }
     }
 
-    /// The tree now and after every change.
+    /// The tree now and after every change. It ends with UNAVAILABLE where it is to be watched again.
     pub(crate) async fn watch_tree<V>(
         &self,
         app: &Granted<Arc<Application>, V>,
@@ -131,8 +135,18 @@ async fn trees(
             }
         }
     });
-    let end = Status::unavailable("the connection to Redis broke: watch again");
-    Ok(trees.chain(stream::iter([Err(end)])).boxed())
+    Ok(for_a_while(trees, REDIS_WATCH).boxed())
+}
+
+/// These answers for so long, and then that one is to watch again, as also where they end before.
+fn for_a_while<T>(
+    answers: impl Stream<Item = Result<T, Status>>,
+    time: Duration,
+) -> impl Stream<Item = Result<T, Status>> {
+    let end = Status::unavailable("Redis tells no more of this tree: watch again");
+    answers
+        .take_until(tokio::time::sleep(time))
+        .chain(stream::iter([Err(end)]))
 }
 
 fn unreadable(error: &argosy_redis::Error) -> Status {
@@ -140,5 +154,21 @@ fn unreadable(error: &argosy_redis::Error) -> Status {
     match error {
         argosy_redis::Error::Entry { .. } => Status::failed_precondition(text),
         _ => Status::unavailable(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_watched_in_redis_ends_with_watch_again() {
+        let answers = stream::iter([Ok(1)]).chain(stream::pending());
+        let answers = for_a_while(answers, Duration::from_millis(20));
+        let answers: Vec<_> = answers
+            .map(|answer| answer.map_err(|end| end.code()))
+            .collect()
+            .await;
+        assert_eq!(answers, [Ok(1), Err(tonic::Code::Unavailable)]);
     }
 }
