@@ -49,7 +49,7 @@ impl Api {
         if query.resource_name().is_empty() && query.resource_uid().is_empty() {
             return self.plane.events_about(&app).await.map(list);
         }
-        let tree = self.live_tree(&app).await?;
+        let tree = self.live_tree(caller, &app).await?;
         let node = tree.nodes.iter().chain(&tree.orphaned_nodes).find(|node| {
             node.resource_ref.uid == query.resource_uid()
                 && node.resource_ref.name == query.resource_name()

@@ -65,8 +65,8 @@ impl Api {
             "hard" => "hard",
             _ => "normal",
         };
-        let refreshed = self.refreshed(&app, kind).await?;
-        Ok(self.with_health(&app, (*refreshed).clone()).await)
+        let app = self.refreshed(caller, &app, kind).await?;
+        Ok(self.with_health(&app, (**app).clone()).await)
     }
 
     /// The controller keeps the health of single resources out of the status; it is put in here, from the tree. Without

@@ -10,7 +10,8 @@ use argosy_api::v1alpha1::{Application, ApplicationTree, ResourceDiff};
 use tokio::sync::broadcast::error::RecvError;
 use tonic::Status;
 
-use crate::gate::Granted;
+use crate::auth::Caller;
+use crate::gate::{Get, Granted};
 use crate::service::Api;
 use crate::state::Event;
 use crate::status;
@@ -22,32 +23,38 @@ impl Api {
     /// Everything an Application owns.
     pub(super) async fn live_tree<V>(
         &self,
+        caller: &Caller,
         app: &Granted<Arc<Application>, V>,
     ) -> Result<ApplicationTree, Status> {
         if let Some(tree) = self.live.tree(app).await? {
             return Ok(tree);
         }
-        self.have_it_written(app).await?;
-        let tree = self.live.tree(app).await?;
-        tree.ok_or_else(|| missing("resource tree", app))
+        let app = self.have_it_written(caller, app).await?;
+        let tree = self.live.tree(&app).await?;
+        tree.ok_or_else(|| missing("resource tree", &app))
     }
 
     /// Desired and live state of what an Application manages.
     pub(super) async fn live_managed<V>(
         &self,
+        caller: &Caller,
         app: &Granted<Arc<Application>, V>,
     ) -> Result<Vec<ResourceDiff>, Status> {
         if let Some(managed) = self.live.managed(app).await? {
             return Ok(managed);
         }
-        self.have_it_written(app).await?;
-        let managed = self.live.managed(app).await?;
-        managed.ok_or_else(|| missing("managed resources", app))
+        let app = self.have_it_written(caller, app).await?;
+        let managed = self.live.managed(&app).await?;
+        managed.ok_or_else(|| missing("managed resources", &app))
     }
 
     /// Of an Application that cannot be compared nothing is written however often the controller looks: its conditions say
     /// why.
-    async fn have_it_written<V>(&self, app: &Granted<Arc<Application>, V>) -> Result<(), Status> {
+    async fn have_it_written<V>(
+        &self,
+        caller: &Caller,
+        app: &Granted<Arc<Application>, V>,
+    ) -> Result<Granted<Arc<Application>, Get>, Status> {
         let hopeless =
             [ConditionType::ComparisonError, ConditionType::InvalidSpecError].map(ConditionType::as_str);
         let reasons = app.status.conditions.iter();
@@ -58,15 +65,26 @@ impl Api {
         if !reasons.is_empty() {
             return Err(Status::unknown(reasons.join(";")));
         }
-        self.refreshed(app, "normal").await.map(|_| ())
+        self.refreshed(caller, app, "normal").await
     }
 
-    /// Has the controller look, and waits until it has. `kind` is how deep.
+    /// Has the controller look, and waits until it has. `kind` is how deep. What has become of the Application is the
+    /// caller's to see if it still is after the wait, in which sessions end, rights change and projects as well.
     pub(super) async fn refreshed<V>(
         &self,
+        caller: &Caller,
         app: &Granted<Arc<Application>, V>,
         kind: &str,
-    ) -> Result<Arc<Application>, Status> {
+    ) -> Result<Granted<Arc<Application>, Get>, Status> {
+        self.looked_at(app, kind).await?;
+        if !self.auth.still(caller) {
+            return Err(Status::unauthenticated("the session has ended"));
+        }
+        self.gate
+            .open_app(caller, "", &app.metadata.namespace, &app.metadata.name)
+    }
+
+    async fn looked_at<V>(&self, app: &Granted<Arc<Application>, V>, kind: &str) -> Result<(), Status> {
         // Watch first: an answer that comes at once must not be missed.
         let mut events = self.plane.app_events();
         // Whoever may look may have it looked at: the annotation asks the controller and changes nothing else.
@@ -88,11 +106,11 @@ impl Api {
                     Ok(event) if event.row().metadata.uid != *uid => {}
                     Ok(Event::Deleted(_)) => return Err(gone()),
                     Ok(event) if is_asked(event.row()) => {}
-                    Ok(event) => return Ok(event.row().clone()),
+                    Ok(_) => return Ok(()),
                     Err(RecvError::Lagged(_)) => {
                         let now = self.plane.as_it_is(app).ok_or_else(gone)?;
                         if !is_asked(&now) {
-                            return Ok(now);
+                            return Ok(());
                         }
                     }
                     Err(RecvError::Closed) => return Err(Status::unavailable("the server is stopping")),

@@ -207,7 +207,9 @@ impl Api {
                     .map_err(|_| Status::invalid_argument("untilTime: it is not a time of RFC 3339"))?,
             ),
         };
-        let tree = self.live_tree(&app).await?;
+        let tree = self.live_tree(caller, &app).await?;
+        // The tree may have been waited for.
+        self.gate.open::<Get, _>(caller, app.shut().under("logs"))?;
         let pods = pods(&tree, &query);
         if pods.is_empty() {
             return Ok(Box::pin(futures::stream::iter([Ok(end())])));

@@ -97,7 +97,7 @@ impl Api {
             query.app_namespace(),
             &query.application_name,
         )?;
-        self.live_tree(&app).await
+        self.live_tree(caller, &app).await
     }
 
     pub(super) async fn watch_tree(
@@ -157,7 +157,7 @@ impl Api {
         )?;
         let settings = self.plane.settings();
         let any = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
-        let items = self.live_managed(&app).await?.into_iter().filter(|item| {
+        let items = self.live_managed(caller, &app).await?.into_iter().filter(|item| {
             any(query.group(), &item.group)
                 && any(query.kind(), &item.kind)
                 && any(query.namespace(), &item.namespace)
@@ -172,10 +172,11 @@ impl Api {
     /// The resource, if it is the Application's.
     pub(super) async fn find<V>(
         &self,
+        caller: &Caller,
         app: &Granted<Arc<Application>, V>,
         wanted: &Wanted<'_>,
     ) -> Result<Found, Status> {
-        let tree = self.live_tree(app).await?;
+        let tree = self.live_tree(caller, app).await?;
         let node = tree
             .nodes
             .into_iter()
@@ -223,7 +224,7 @@ impl Api {
         let app =
             self.gate
                 .open_app::<Get>(caller, request.project(), request.app_namespace(), &request.name)?;
-        let found = self.find(&app, &wanted!(request)).await?;
+        let found = self.find(caller, &app, &wanted!(request)).await?;
         Ok(self.masked(found.live().await?))
     }
 
@@ -259,7 +260,9 @@ impl Api {
                 .open_app::<Get>(caller, request.project(), request.app_namespace(), &request.name)?;
         let wanted = wanted!(request);
         self.may_touch(caller, &app, "update", &wanted)?;
-        let found = self.find(&app, &wanted).await?;
+        let found = self.find(caller, &app, &wanted).await?;
+        // The tree may have been waited for.
+        self.may_touch(caller, &app, "update", &wanted)?;
         let patch: Value = serde_json::from_str(&request.patch)
             .map_err(|error| Status::invalid_argument(format!("patch: read it as JSON: {error}")))?;
         let patch = match request.patch_type.as_str() {
@@ -296,7 +299,9 @@ impl Api {
                 .open_app::<Get>(caller, request.project(), request.app_namespace(), &request.name)?;
         let wanted = wanted!(request);
         self.may_touch(caller, &app, "delete", &wanted)?;
-        let found = self.find(&app, &wanted).await?;
+        let found = self.find(caller, &app, &wanted).await?;
+        // The tree may have been waited for.
+        self.may_touch(caller, &app, "delete", &wanted)?;
         let node = &found.node.resource_ref;
         let deletion = Deletion {
             uid: Some(node.uid.clone()),

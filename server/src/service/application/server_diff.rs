@@ -38,7 +38,7 @@ impl Api {
         let app =
             self.gate
                 .open_app::<Get>(caller, query.project(), query.app_namespace(), &query.app_name)?;
-        let managed = self.live_managed(&app).await?;
+        let managed = self.live_managed(caller, &app).await?;
         let pairs = pairs(query, &managed)?;
         let cluster = self.destination(&app)?;
         let rules = self.rules(&app);
