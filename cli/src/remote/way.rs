@@ -1,6 +1,7 @@
 //! Ways to an API server: gRPC, or gRPC-web where something in between does not carry gRPC (a proxy that knows no HTTP/2).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use argosy_api::services::version::version_service_client::VersionServiceClient;
@@ -10,6 +11,7 @@ use http::header::CONTENT_TYPE;
 use http::uri::InvalidUri;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::sync::OnceCell;
 use tonic::body::Body;
@@ -21,6 +23,10 @@ use tower::{ServiceExt as _, service_fn};
 /// Where calls go.
 pub(crate) type Way = BoxCloneSyncService<Request<Body>, Response<Body>, Status>;
 
+/// A connection comes about within so long, or not at all.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Whether a way gets there shows within so long.
+const PROBE: Duration = Duration::from_secs(10);
 /// The content type that Argo CD's server takes for gRPC-web, letter by letter.
 const GRPC_WEB: HeaderValue = HeaderValue::from_static("application/grpc-web+proto");
 
@@ -59,7 +65,11 @@ pub(crate) fn web(address: &str, tls: &Tls, root_path: &str) -> Result<Way> {
         }
         None => connector.with_tls_config(nothing_is_trusted()?),
     };
-    let connector = connector.https_or_http().enable_http1().build();
+    let mut tcp = HttpConnector::new();
+    // What is above it knows schemes.
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(Some(CONNECT));
+    let connector = connector.https_or_http().enable_http1().wrap_connector(tcp);
     let http = Client::builder(TokioExecutor::new()).build(connector);
     let send = service_fn(move |request: Request<GrpcWebCall<Body>>| {
         let (http, base) = (http.clone(), base.clone());
@@ -113,7 +123,8 @@ async fn choose(native: Way, web: Way) -> Way {
     web
 }
 
-/// Anybody may ask for the version.
+/// Anybody may ask for the version. A proxy that takes a connection and is silent does not get there either.
 async fn gets_there(way: &Way) -> bool {
-    VersionServiceClient::new(way.clone()).version(()).await.is_ok()
+    let mut client = VersionServiceClient::new(way.clone());
+    matches!(tokio::time::timeout(PROBE, client.version(())).await, Ok(Ok(_)))
 }
