@@ -89,17 +89,16 @@ impl Live {
         }
     }
 
-    /// How clusters are, by server, as far as anybody tells.
-    pub(crate) async fn clusters(&self) -> Result<HashMap<String, ClusterInfo>, Status> {
+    /// How the clusters of these servers are, by server, as far as anybody tells.
+    pub(crate) async fn clusters(&self, servers: &[&str]) -> Result<HashMap<String, ClusterInfo>, Status> {
+        if servers.is_empty() {
+            return Ok(HashMap::new());
+        }
         let told = self.controllers.clusters().await;
         let Some(redis) = &self.redis else { return told };
         let mut infos = told.unwrap_or_default();
-        let settings = self.plane.settings();
-        let untold = settings
-            .clusters
-            .iter()
-            .map(|(_, cluster)| cluster.server.clone());
-        let untold: Vec<_> = untold.filter(|server| !infos.contains_key(server)).collect();
+        let untold = servers.iter().filter(|server| !infos.contains_key(**server));
+        let untold: Vec<_> = untold.map(|server| (*server).to_owned()).collect();
         match redis.clusters(&untold).await {
             Ok(found) => infos.extend(found),
             Err(error) if infos.is_empty() => return Err(unreadable(&error)),

@@ -69,14 +69,19 @@ impl Api {
         self.gate.open_found(caller, shut)
     }
 
-    async fn infos(&self) -> HashMap<String, ClusterInfo> {
-        match self.live.clusters().await {
+    async fn infos(&self, clusters: &[&Cluster]) -> HashMap<String, ClusterInfo> {
+        let servers: Vec<_> = clusters.iter().map(|cluster| cluster.server.as_str()).collect();
+        match self.live.clusters(&servers).await {
             Ok(infos) => infos,
             Err(status) => {
                 tracing::debug!(error = status.message(), "ask the controller for its clusters");
                 HashMap::new()
             }
         }
+    }
+
+    async fn known_cluster(&self, cluster: &Cluster) -> Cluster {
+        self.shown_cluster(cluster, &self.infos(&[cluster]).await)
     }
 
     fn shown_cluster(&self, cluster: &Cluster, infos: &HashMap<String, ClusterInfo>) -> Cluster {
@@ -118,7 +123,8 @@ impl ClusterService for Api {
         let wanted = Wanted::read(query.id.as_ref(), &query.server, &query.name);
         let mut visible: Vec<Granted<Stored, Get>> = self.gate.filter(&caller, self.plane.clusters());
         visible.retain(|stored| matches!(wanted, Wanted::Nothing) || wanted.is(&stored.1));
-        let infos = self.infos().await;
+        let wanted: Vec<_> = visible.iter().map(|stored| &stored.1).collect();
+        let infos = self.infos(&wanted).await;
         let mut items: Vec<_> = visible
             .iter()
             .map(|stored| self.shown_cluster(&stored.1, &infos))
@@ -157,7 +163,7 @@ impl ClusterService for Api {
                     && *name == cluster.name
                     && known.1.namespaces == cluster.namespaces
                 {
-                    return Ok(Response::new(self.shown_cluster(&known.1, &self.infos().await)));
+                    return Ok(Response::new(self.known_cluster(&known.1).await));
                 }
                 if !upsert {
                     return Err(Status::invalid_argument(
@@ -184,7 +190,7 @@ impl ClusterService for Api {
             &caller,
             &Wanted::read(query.id.as_ref(), &query.server, &query.name),
         )?;
-        Ok(Response::new(self.shown_cluster(&stored.1, &self.infos().await)))
+        Ok(Response::new(self.known_cluster(&stored.1).await))
     }
 
     async fn update(&self, request: Request<ClusterUpdateRequest>) -> Result<Response<Cluster>, Status> {
@@ -258,7 +264,7 @@ impl ClusterService for Api {
             }
         };
         self.targets.forget(&written.server);
-        Ok(Response::new(self.shown_cluster(&written, &self.infos().await)))
+        Ok(Response::new(self.known_cluster(&written).await))
     }
 
     async fn delete(&self, request: Request<ClusterQuery>) -> Result<Response<ClusterResponse>, Status> {
@@ -296,7 +302,7 @@ impl ClusterService for Api {
             let ask = |cluster: &mut Cluster| cluster.refresh_requested_at = Some(now);
             self.plane.change_cluster(&stored, &stored, ask).await?;
         }
-        Ok(Response::new(self.shown_cluster(&stored.1, &self.infos().await)))
+        Ok(Response::new(self.known_cluster(&stored.1).await))
     }
 }
 

@@ -193,8 +193,11 @@ impl Api {
         })?;
         let project = self.joined(&project);
         let cluster = self.cluster_for(app).map_err(Status::failed_precondition)?;
-        let infos = self.live.clusters().await.unwrap_or_default();
-        let info = infos.get(&cluster.server).cloned().unwrap_or_default();
+        let infos = self.live.clusters(&[&cluster.server]).await;
+        let info = infos
+            .unwrap_or_default()
+            .remove(&cluster.server)
+            .unwrap_or_default();
         let own = |name: &str| name.is_empty() || name == project_of(app);
         let is_chart = |kind: &str, oci: bool| kind == "helm" || kind == "oci" || oci;
         let repos: Vec<_> = settings
