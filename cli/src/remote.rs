@@ -128,18 +128,36 @@ impl Connection {
     pub(crate) fn remote(&self) -> Result<Remote> {
         let file = self.file()?;
         let config = Config::read(&file)?;
-        let context = config.context(self.argocd_context.as_deref());
+        let current = config.entry(self.argocd_context.as_deref());
         let server = self
             .server
-            .clone()
-            .or_else(|| context.map(|(server, _)| server.to_owned()));
+            .as_deref()
+            .or_else(|| current.and_then(|entry| entry["server"].as_str()));
         let server = server.context("which server? Log in first (argosy login SERVER), or give --server")?;
+        let context = self.chosen(&config, server);
         let token = self.auth_token.clone().or_else(|| {
-            let user = context.filter(|(of, _)| *of == server).map(|(_, user)| user);
-            config.token(user.unwrap_or(&server)).map(str::to_owned)
+            let user = context.and_then(|entry| entry["user"].as_str());
+            user.and_then(|user| config.token(user)).map(str::to_owned)
         });
-        let known = config.server(&server);
-        self.connect(&server, known, token.unwrap_or_default())
+        let known = config.server(server);
+        let root_path = match context {
+            Some(context) => config.root_path(context),
+            None => known.map_or("", root_path),
+        };
+        self.connect(server, known, root_path, token.unwrap_or_default())
+    }
+
+    /// The context whose token is for this server: the current one, or the one that is called as the server is. Below another
+    /// path of one address is another server, which is not given it.
+    fn chosen<'a>(&self, config: &'a Config, server: &str) -> Option<&'a Value> {
+        let is_meant = |entry: &&Value| {
+            let path = self.grpc_web_root_path.as_deref();
+            entry["server"] == server
+                && path.is_none_or(|path| config.root_path(entry).trim_matches('/') == path.trim_matches('/'))
+        };
+        let current = config.entry(self.argocd_context.as_deref());
+        let named = || config.entry(Some(&self.name_of(server)));
+        current.filter(is_meant).or_else(|| named().filter(is_meant))
     }
 
     /// The same way, of another context.
@@ -158,10 +176,10 @@ impl Connection {
 
     /// A server to log in to.
     pub(crate) fn anonymous(&self, server: &str) -> Result<Remote> {
-        self.connect(server, None, String::new())
+        self.connect(server, None, "", String::new())
     }
 
-    fn connect(&self, server: &str, known: Option<&Value>, token: String) -> Result<Remote> {
+    fn connect(&self, server: &str, known: Option<&Value>, root_path: &str, token: String) -> Result<Remote> {
         let is = |key: &str| known.is_some_and(|known| known[key] == true);
         let tls = if self.plaintext || is("plain-text") {
             Tls::Plaintext
@@ -182,12 +200,7 @@ impl Connection {
             Some((_, port)) if port.parse::<u16>().is_ok() => server.to_owned(),
             _ => format!("{server}:{default_port}"),
         };
-        let root_path = match &self.grpc_web_root_path {
-            Some(path) => path,
-            None => known
-                .and_then(|known| known["grpc-web-root-path"].as_str())
-                .unwrap_or_default(),
-        };
+        let root_path = self.grpc_web_root_path.as_deref().unwrap_or(root_path);
         let web = way::web(&address, &tls, root_path)?;
         Ok(Remote {
             way: match self.grpc_web || is("grpc-web") || !root_path.is_empty() {
@@ -232,7 +245,13 @@ impl Connection {
         }
         let file = self.file()?;
         let mut config = Config::read(&file)?;
-        let Some((_, user)) = config.context(self.argocd_context.as_deref()) else {
+        let current = config.entry(self.argocd_context.as_deref());
+        let server = self
+            .server
+            .as_deref()
+            .or_else(|| current.and_then(|entry| entry["server"].as_str()));
+        let context = server.and_then(|server| self.chosen(&config, server));
+        let Some(user) = context.and_then(|entry| entry["user"].as_str()) else {
             return Ok(());
         };
         let user = user.to_owned();
@@ -268,12 +287,13 @@ impl Connection {
         if self.plaintext {
             entry["plain-text"] = true.into();
         }
+        config.keep_root_paths(server);
         config.put("servers", "server", entry);
         config.put("users", "name", json!({"name": context, "auth-token": token}));
         config.put(
             "contexts",
             "name",
-            json!({"name": context, "server": server, "user": context}),
+            json!({"name": context, "server": server, "user": context, "grpc-web-root-path": root_path}),
         );
         config.0["current-context"] = context.into();
         config.write(&file)
@@ -388,14 +408,38 @@ impl Config {
             .with_context(|| format!("write {}", file.display()))
     }
 
-    /// Server and user of a context.
-    fn context(&self, name: Option<&str>) -> Option<(&str, &str)> {
+    /// A context, or the current one.
+    fn entry(&self, name: Option<&str>) -> Option<&Value> {
         let name = name.or_else(|| self.0["current-context"].as_str())?;
-        let found = self.0["contexts"]
+        self.0["contexts"]
             .as_array()?
             .iter()
-            .find(|entry| entry["name"] == name)?;
+            .find(|entry| entry["name"] == name)
+    }
+
+    /// Server and user of a context.
+    fn context(&self, name: Option<&str>) -> Option<(&str, &str)> {
+        let found = self.entry(name)?;
         Some((found["server"].as_str()?, found["user"].as_str()?))
+    }
+
+    /// The path that the server of a context is below. Argo CD's program keeps it with the address alone.
+    fn root_path<'a>(&'a self, context: &'a Value) -> &'a str {
+        let of_server = || context["server"].as_str().and_then(|server| self.server(server));
+        match context["grpc-web-root-path"].as_str() {
+            Some(path) => path,
+            None => of_server().map_or("", root_path),
+        }
+    }
+
+    /// Notes with the contexts of a server what path they are below, before the server's entry says another.
+    fn keep_root_paths(&mut self, server: &str) {
+        let path = self.server(server).map_or("", root_path).to_owned();
+        for entry in self.0["contexts"].as_array_mut().into_iter().flatten() {
+            if entry["server"] == server && entry["grpc-web-root-path"].is_null() {
+                entry["grpc-web-root-path"] = path.as_str().into();
+            }
+        }
     }
 
     fn server(&self, server: &str) -> Option<&Value> {
@@ -423,6 +467,11 @@ impl Config {
             entries.push(entry);
         }
     }
+}
+
+/// The path that an entry of a server or a context says.
+fn root_path(entry: &Value) -> &str {
+    entry["grpc-web-root-path"].as_str().unwrap_or_default()
 }
 
 /// Tokens are in it: others must not read it.
@@ -474,6 +523,45 @@ mod tests {
         let config = Config::read(&file).unwrap();
         assert_eq!((config.token("one"), config.token("two")), (None, Some("t2")));
         assert!(connection.use_context("three").is_err());
+    }
+
+    #[test]
+    fn servers_below_two_paths_of_one_address_are_not_given_each_others_tokens() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        let host = "one.example.com:443";
+        let below = |path: Option<&str>| Connection {
+            server: Some(host.into()),
+            grpc_web_root_path: path.map(str::to_owned),
+            ..connection(&file)
+        };
+        // As Argo CD's program writes it.
+        let config = Config(json!({
+            "servers": [{"server": host, "grpc-web-root-path": "a"}],
+            "users": [{"name": "old", "auth-token": "t-a"}],
+            "contexts": [{"name": "old", "server": host, "user": "old"}],
+            "current-context": "old",
+        }));
+        config.write(&file).unwrap();
+        let b = below(Some("/b/"));
+        b.remember(host, &b.name_of(host), "t-b").unwrap();
+        let spoken = |connection: &Connection| {
+            let config = Config::read(&file).unwrap();
+            let entry = connection.chosen(&config, host)?;
+            let token = config.token(entry["user"].as_str()?)?;
+            Some((config.root_path(entry).to_owned(), token.to_owned()))
+        };
+        let pair = |path: &str, token: &str| Some((path.to_owned(), token.to_owned()));
+        assert_eq!(spoken(&below(None)), pair("/b/", "t-b"));
+        assert_eq!(spoken(&below(Some("b"))), pair("/b/", "t-b"));
+        assert_eq!(spoken(&below(Some("c"))), None);
+        connection(&file).use_context("old").unwrap();
+        assert_eq!(spoken(&below(None)), pair("a", "t-a"));
+        assert_eq!(spoken(&below(Some("a"))), pair("a", "t-a"));
+        assert_eq!(spoken(&below(Some("b"))), pair("/b/", "t-b"));
+        b.renew("t-b2").unwrap();
+        assert_eq!(spoken(&below(None)), pair("a", "t-a"));
+        assert_eq!(spoken(&b), pair("/b/", "t-b2"));
     }
 
     #[test]
