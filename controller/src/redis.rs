@@ -2,7 +2,7 @@
 //! clusters are. Only with `--redis`; Argosy's API server asks the controller instead ([`crate::tree`]).
 //!
 //! How it lies there is [`argosy_redis::entries`]' affair. Work is asked for by every look at an Application, and done by one
-//! task that merges what waits; what Redis has already is sent again only before it expires.
+//! task that merges what waits; of what Redis has already it is only asked to keep it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use argosy_runtime::tasks::Tasks;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
 use crate::context::{AppKey, Context};
@@ -129,12 +129,11 @@ struct Publisher {
     sent: Mutex<HashMap<AppKey, Sent>>,
 }
 
-/// What Redis has of an Application.
-#[derive(Clone, PartialEq, Eq)]
+/// What was written of an Application.
+#[derive(PartialEq, Eq)]
 struct Sent {
     tree: ContentHash,
     managed: ContentHash,
-    at: Instant,
 }
 
 impl Publisher {
@@ -187,13 +186,10 @@ impl Publisher {
         let sent = Sent {
             tree: ContentHash::of(&tree),
             managed: ContentHash::of(&managed),
-            at: Instant::now(),
         };
-        let known = self.sent.lock().get(key).cloned();
-        let lasts = |known: &Sent| known.at.elapsed() < self.lasts / 2;
-        if known.is_some_and(|known| {
-            lasts(&known) && (&known.tree, &known.managed) == (&sent.tree, &sent.managed)
-        }) {
+        let is_known = self.sent.lock().get(key) == Some(&sent);
+        // Redis may have lost it since.
+        if is_known && self.entries.keep_application(&instance, self.lasts).await? {
             return Ok(());
         }
         let written = self

@@ -142,6 +142,22 @@ impl Entries {
         written.map_err(|source| self.failed(format!("write the tree of {instance}"), source))
     }
 
+    /// Has what was written of an Application stand for so long from now. Whether all of it is still there.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn keep_application(&self, instance: &str, lasts: Duration) -> Result<bool, Error> {
+        let seconds = i64::try_from(lasts.as_secs().max(1)).unwrap_or(i64::MAX);
+        let kept = redis::pipe()
+            .expire(self.key(&managed_resources(instance)), seconds)
+            .expire(self.key(&resources_tree(instance)), seconds)
+            .query_async::<(bool, bool)>(&mut self.connection.clone())
+            .await;
+        let (managed, tree) =
+            kept.map_err(|source| self.failed(format!("keep the tree of {instance}"), source))?;
+        Ok(managed && tree)
+    }
+
     /// Removes what was written of an Application.
     ///
     /// # Errors

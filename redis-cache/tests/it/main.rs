@@ -157,6 +157,12 @@ async fn what_we_write_stands_where_argo_cd_looks_for_it_and_listeners_are_told(
         assert_eq!(keys, expected);
         let lasts: i64 = world.connection().ttl(&keys[0]).unwrap();
         assert!((1..=60).contains(&lasts), "{lasts}");
+        let hour = Duration::from_secs(3600);
+        assert!(entries.keep_application("team_shop", hour).await.unwrap());
+        let lasts: i64 = world.connection().ttl(&keys[0]).unwrap();
+        assert!((61..=3600).contains(&lasts), "{lasts}");
+        let () = world.connection().del(&keys[1]).unwrap();
+        assert!(!entries.keep_application("team_shop", hour).await.unwrap());
 
         entries.remove_application("team_shop").await.unwrap();
         changes.next().await.unwrap();

@@ -81,7 +81,7 @@ fn where_nothing_is_written_the_controller_is_asked_to_look_unless_that_is_hopel
     run(async {
         let (redis, world) = begin("redis-missing").await;
         let admin = world.admin().await;
-        // Argo CD's controller: it looks, writes and takes the annotation away.
+        // A controller: it looks, takes the annotation away and writes soon after.
         let (api, namespace) = (world.api.clone(), "redis-missing");
         let controller = async {
             let started = Instant::now();
@@ -97,10 +97,11 @@ fn where_nothing_is_written_the_controller_is_asked_to_look_unless_that_is_hopel
                 assert!(started.elapsed() < PATIENCE, "nobody asks the controller to look");
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             }
-            set(&redis, "app|resources-tree|web", &tree("written"));
             let patch = json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": null}}});
             let patched = api.merge_patch(kinds::APPLICATION, namespace, "web", &patch);
             patched.await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+            set(&redis, "app|resources-tree|web", &tree("written"));
         };
         let path = "/api/v1/applications/web/resource-tree";
         let ((), (status, text)) = tokio::join!(controller, world.http("GET", path, &admin, None));

@@ -19,6 +19,11 @@ use crate::status;
 /// A look that was asked for is waited for at most so long.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// What a look finds is written soon after it, not before the look is said to be done.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
+/// Whether it is there is looked up this often.
+const WRITTEN_AGAIN: Duration = Duration::from_millis(200);
+
 impl Api {
     /// Everything an Application owns.
     pub(super) async fn live_tree<V>(
@@ -30,7 +35,7 @@ impl Api {
             return Ok(tree);
         }
         let app = self.have_it_written(caller, app).await?;
-        let tree = self.live.tree(&app).await?;
+        let tree = soon(|| self.live.tree(&app)).await?;
         tree.ok_or_else(|| missing("resource tree", &app))
     }
 
@@ -44,7 +49,7 @@ impl Api {
             return Ok(managed);
         }
         let app = self.have_it_written(caller, app).await?;
-        let managed = self.live.managed(&app).await?;
+        let managed = soon(|| self.live.managed(&app)).await?;
         managed.ok_or_else(|| missing("managed resources", &app))
     }
 
@@ -125,6 +130,21 @@ impl Api {
                 REFRESH_TIMEOUT.as_secs()
             )))
         })
+    }
+}
+
+/// Reads until there is something, for a few seconds.
+async fn soon<T, F>(read: impl Fn() -> F) -> Result<Option<T>, Status>
+where
+    F: Future<Output = Result<Option<T>, Status>>,
+{
+    let end = tokio::time::Instant::now() + WRITTEN_WITHIN;
+    loop {
+        let found = read().await?;
+        if found.is_some() || tokio::time::Instant::now() >= end {
+            return Ok(found);
+        }
+        tokio::time::sleep(WRITTEN_AGAIN).await;
     }
 }
 
