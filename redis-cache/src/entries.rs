@@ -232,7 +232,8 @@ impl Entries {
     /// When Redis does not answer or the entry is not what Argo CD writes.
     pub async fn managed_resources(&self, instance: &str) -> Result<Option<Vec<ResourceDiff>>, Error> {
         let name = managed_resources(instance);
-        let list: Option<Option<Vec<ResourceDiff>>> = self.read(&name, &mut APPLICATION.clone()).await?;
+        let mut budget = APPLICATION;
+        let list: Option<Option<Vec<ResourceDiff>>> = self.read(&name, &mut budget).await?;
         // An empty list is `null` as Go writes it.
         Ok(list.map(Option::unwrap_or_default))
     }
@@ -256,7 +257,8 @@ impl Entries {
         let told = move || {
             let told = servers.into_iter().zip(keys.iter().zip(values));
             let told = told.filter_map(|(server, (key, value))| {
-                let info = unpack(compress, key, &value?, &mut CLUSTER.clone()).ok()?;
+                let mut budget = CLUSTER;
+                let info = unpack(compress, key, &value?, &mut budget).ok()?;
                 Some((server, info))
             });
             told.collect()
@@ -452,7 +454,8 @@ mod tests {
         encoder.write_all(&many).unwrap();
         let packed = encoder.finish().unwrap();
         for (compress, value) in [(Compress::Gzip, &packed), (Compress::None, &many)] {
-            let read = unpack::<ApplicationTree>(compress, "key", value, &mut APPLICATION.clone());
+            let mut budget = APPLICATION;
+            let read = unpack::<ApplicationTree>(compress, "key", value, &mut budget);
             let error = read.unwrap_err().to_string();
             assert!(error.contains("larger"), "{error}");
         }
