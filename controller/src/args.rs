@@ -44,13 +44,10 @@ pub struct Args {
     /// Verify the repo-server's certificate.
     #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_STRICT_TLS", action = ArgAction::SetTrue)]
     pub repo_server_strict_tls: bool,
-    /// Certificates that the repo-server's is verified with, in PEM.
-    #[arg(
-        long,
-        env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_CA_CERT_PATH",
-        default_value = "/app/config/controller/tls/ca.crt"
-    )]
-    pub repo_server_ca_cert_path: PathBuf,
+    /// Certificates that the repo-server's is verified with, in PEM: who names them wants it verified. Without it
+    /// `--repo-server-strict-tls` looks at `/app/config/controller/tls/ca.crt`.
+    #[arg(long, env = "ARGOCD_APPLICATION_CONTROLLER_REPO_SERVER_CA_CERT_PATH")]
+    pub repo_server_ca_cert_path: Option<PathBuf>,
     /// Our certificate for a repo-server that asks who calls, in PEM; where the file is not there, the one that is kept is shown.
     #[arg(
         long,
@@ -211,6 +208,7 @@ impl Args {
             plaintext: self.repo_server_plaintext,
             strict: self.repo_server_strict_tls,
             authority: self.repo_server_ca_cert_path.clone(),
+            usual_authority: "/app/config/controller/tls/ca.crt",
             certificate: self.repo_server_client_cert_path.clone(),
             key: self.repo_server_client_cert_key_path.clone(),
             timeout: Duration::from_secs(self.repo_server_timeout_seconds),

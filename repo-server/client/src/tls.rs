@@ -19,8 +19,10 @@ pub enum Tls {
     /// Encrypted between components: we show who we are, and the other side is the component once the authority has vouched for
     /// it. Where nobody has made certificates it is as [`Tls::Unverified`].
     Component {
-        /// What we show, and whose word counts.
-        live: Arc<Live>,
+        /// Whose word counts.
+        authority: Arc<Live>,
+        /// What we show if the server asks.
+        identity: Arc<Live>,
         /// Who the other side should be.
         component: Component,
     },
@@ -42,12 +44,16 @@ impl Tls {
         let (server, me) = match self {
             Tls::Plaintext => return Ok(None),
             Tls::Unverified => (Server::Anybody, None),
-            Tls::Component { live, component } => (
+            Tls::Component {
+                authority,
+                identity,
+                component,
+            } => (
                 Server::Component {
-                    live: live.clone(),
+                    live: authority.clone(),
                     component: *component,
                 },
-                Some(live.clone()),
+                Some(identity.clone()),
             ),
             Tls::Strict { authority, identity } => (
                 Server::Named {
@@ -64,7 +70,9 @@ impl Tls {
     pub(crate) fn generation(&self) -> u64 {
         match self {
             Tls::Plaintext | Tls::Unverified => 0,
-            Tls::Component { live, .. } => live.generation(),
+            Tls::Component {
+                authority, identity, ..
+            } => authority.generation() + identity.generation(),
             Tls::Strict { authority, identity } => {
                 authority.generation() + identity.as_ref().map_or(0, |live| live.generation())
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use argosy_api::repository::ListRefsRequest;
 use argosy_peers::{Component, Live, Material, Mutual};
-use argosy_repo_client::{Config, Error, RepoClient, Tls};
+use argosy_repo_client::{Config, Error, Flags, RepoClient, Tls};
+use argosy_runtime::tasks::Tasks;
 use tonic::Code;
 
 use crate::service::{Running, manifests, repository, running_with};
@@ -27,7 +28,8 @@ fn client_of(running: &Running, live: &Arc<Live>) -> RepoClient {
     RepoClient::new(Config {
         address: running.server.address.to_string(),
         tls: Tls::Component {
-            live: live.clone(),
+            authority: live.clone(),
+            identity: live.clone(),
             component: Component::RepoServer,
         },
         ..Config::default()
@@ -55,6 +57,36 @@ fn put(path: &Path, text: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
     std::fs::rename(new, path).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_shows_the_certificate_of_a_file_believes_the_kept_authority() {
+    let made = Authority::new();
+    let dir = tempfile::tempdir().unwrap();
+    let (certificate, key) = (dir.path().join("client.crt"), dir.path().join("client.key"));
+    std::fs::write(&certificate, &made.client.0).unwrap();
+    std::fs::write(&key, &made.client.1).unwrap();
+    let flags = Flags {
+        address: "argocd-repo-server:8081".into(),
+        plaintext: false,
+        strict: false,
+        authority: None,
+        usual_authority: "/no/such/ca.crt",
+        certificate,
+        key,
+        timeout: Duration::from_secs(60),
+    };
+    let kept = Live::of(material(Some(&made), None)).unwrap();
+    let tasks = Tasks::new();
+    let config = flags.config(&tasks, &kept).unwrap();
+    let Tls::Component {
+        authority, identity, ..
+    } = config.tls
+    else {
+        panic!("the way is not that to a component");
+    };
+    assert!(authority.knows_an_authority() && identity.shows_an_identity());
+    tasks.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
