@@ -23,6 +23,9 @@ const KNOWN_DAYS: i32 = 1;
 /// A certificate is valid for so many days, and is made anew after so many.
 const CERTIFICATE_DAYS: i32 = 90;
 const CERTIFICATE_RENEWED_DAYS: i32 = 30;
+/// Clocks may differ by so many days. What was made later than that was made by a clock that was wrong, and would stay fresh
+/// beyond its end.
+const CLOCKS_DAYS: i32 = 1;
 
 /// What a Secret holds, as texts.
 pub type Data = BTreeMap<String, String>;
@@ -120,7 +123,10 @@ impl Authority {
                     previous: Some(self.current.certificate.clone()),
                 };
             }
-            None if days(self.current.made, today) >= AUTHORITY_RENEWED_DAYS => {
+            Some(next) if is_ahead(next.made, today) => due.next = Some(new_pair(today)?),
+            None if days(self.current.made, today) >= AUTHORITY_RENEWED_DAYS
+                || is_ahead(self.current.made, today) =>
+            {
                 due.next = Some(new_pair(today)?);
             }
             _ if days(self.current.made, today) > AUTHORITY_DAYS - AUTHORITY_RENEWED_DAYS => {
@@ -234,8 +240,12 @@ fn is_due(now: &Data, bundle: &str, authority: &Authority, today: Date) -> bool 
     };
     let fresh = issued
         .parse()
-        .is_ok_and(|issued| days(issued, today) < CERTIFICATE_RENEWED_DAYS);
+        .is_ok_and(|issued| days(issued, today) < CERTIFICATE_RENEWED_DAYS && !is_ahead(issued, today));
     !fresh || now.get(bundle) != Some(&authority.bundle())
+}
+
+fn is_ahead(made: Date, today: Date) -> bool {
+    days(today, made) > CLOCKS_DAYS
 }
 
 fn days(from: Date, to: Date) -> i32 {
@@ -344,6 +354,32 @@ mod tests {
         for authority in [first, joined, replaced, alone] {
             assert_eq!(Authority::read(&authority.data()).unwrap(), authority);
         }
+    }
+
+    #[test]
+    fn what_a_wrong_clock_has_made_is_made_anew() {
+        let authority = Authority::new(day(0)).unwrap();
+        let ahead = client_secret(None, &authority, day(40)).unwrap().unwrap();
+        let at = |today| client_secret(Some(&ahead), &authority, today).unwrap();
+        assert_eq!(at(day(39)), None, "clocks differ a little");
+        let anew = at(day(38)).unwrap();
+        assert_eq!(anew["issued"], day(38).to_string());
+
+        let ahead = Authority::new(day(400)).unwrap();
+        assert_eq!(ahead.due(day(399)).unwrap(), None);
+        let joined = ahead.due(day(0)).unwrap().unwrap();
+        let next = joined.next.clone().unwrap();
+        assert_eq!((&joined.current, next.made), (&ahead.current, day(0)));
+        let replaced = joined.due(day(1)).unwrap().unwrap();
+        assert_eq!(replaced.current, next);
+        assert_eq!(replaced.due(day(2)).unwrap(), None);
+        // A next one that is ahead would never take its turn.
+        let joined = Authority {
+            next: Some(ahead.current),
+            ..authority
+        };
+        let due = joined.due(day(2)).unwrap().unwrap();
+        assert_eq!(due.next.map(|next| next.made), Some(day(2)));
     }
 
     #[test]
