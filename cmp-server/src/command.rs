@@ -3,11 +3,12 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use argosy_api::services::plugin::EnvEntry;
 use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
 
@@ -44,9 +45,10 @@ fn said(stderr: &str) -> String {
     }
 }
 
-/// Runs a command and gives what it printed, without the last line's end.
+/// Runs a command in a folder of the files, which stay as long as it runs, and gives what it printed, without the last line's end.
 pub(crate) async fn run(
     line: &[String],
+    files: &Arc<TempDir>,
     folder: &Path,
     env: &[EnvEntry],
     limits: Limits,
@@ -77,6 +79,8 @@ pub(crate) async fn run(
         id: child.id().and_then(|id| Pid::from_raw(id.cast_signed())),
         child: Some(child),
         grace: limits.grace,
+        asked: false,
+        files: files.clone(),
     };
     let id = group.id;
     let Some(child) = &mut group.child else {
@@ -111,6 +115,7 @@ pub(crate) async fn run(
     tokio::pin!(work);
     let Ok(outcome) = tokio::time::timeout(limits.deadline, &mut work).await else {
         signal(id, Signal::TERM);
+        group.asked = true;
         let _ = tokio::time::timeout(LAST_WORDS, &mut work).await;
         let after = limits.deadline.as_secs_f64();
         return Err(failed(format!("timeout after {after:.1} s"), text(&said)));
@@ -162,6 +167,10 @@ struct Group {
     child: Option<Child>,
     id: Option<Pid>,
     grace: Duration,
+    /// It has been asked to end; a second time would mean to many programs that they are not to tidy up.
+    asked: bool,
+    /// What it may still be at work on.
+    files: Arc<TempDir>,
 }
 
 impl Drop for Group {
@@ -171,11 +180,16 @@ impl Drop for Group {
         let running = running.and_then(|mut child| matches!(child.try_wait(), Ok(None)).then_some(child));
         match (running, tokio::runtime::Handle::try_current()) {
             (Some(mut child), Ok(runtime)) => {
-                signal(id, Signal::TERM);
+                if !self.asked {
+                    signal(id, Signal::TERM);
+                }
+                let files = self.files.clone();
                 runtime.spawn(async move {
                     // Not waited for, it keeps its number, which is nobody else's then.
                     let _ = tokio::time::timeout(grace, child.wait()).await;
                     signal(id, Signal::KILL);
+                    let _ = child.wait().await;
+                    drop(files);
                 });
             }
             _ => signal(id, Signal::KILL),
@@ -201,13 +215,17 @@ mod tests {
         output: 1000,
     };
 
+    fn folder() -> Arc<TempDir> {
+        Arc::new(tempfile::tempdir().unwrap())
+    }
+
     fn shell(script: &str) -> Vec<String> {
         ["sh", "-c", script].map(str::to_owned).to_vec()
     }
 
     async fn fails(script: &str, limits: Limits) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        run(&shell(script), folder.path(), &[], limits)
+        let folder = folder();
+        run(&shell(script), &folder, folder.path(), &[], limits)
             .await
             .unwrap_err()
             .to_string()
@@ -215,7 +233,7 @@ mod tests {
 
     #[tokio::test]
     async fn variables_arrive_and_empty_ones_do_not() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let entry = |name: &str, value: &str| EnvEntry {
             name: name.into(),
             value: value.into(),
@@ -223,6 +241,7 @@ mod tests {
         let env = [entry("PARAM_A", "x y"), entry("PARAM_B", "")];
         let out = run(
             &shell("echo \"$PARAM_A ${PARAM_B-unset} $PATH\""),
+            &folder,
             folder.path(),
             &env,
             LIMITS,
@@ -239,7 +258,7 @@ mod tests {
             "`sh -c echo no >&2; exit 3` failed exit status 3: no"
         );
         let line = ["/no/such/program".to_owned()];
-        let error = run(&line, Path::new("/"), &[], LIMITS)
+        let error = run(&line, &folder(), Path::new("/"), &[], LIMITS)
             .await
             .unwrap_err()
             .to_string();
@@ -257,14 +276,17 @@ mod tests {
             "{error}"
         );
         // Standard error is no manifest; much of it is no reason to fail.
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let script = shell("head -c 300000 /dev/zero | tr '\\0' x >&2; echo done");
-        assert_eq!(run(&script, folder.path(), &[], LIMITS).await.unwrap(), "done");
+        assert_eq!(
+            run(&script, &folder, folder.path(), &[], LIMITS).await.unwrap(),
+            "done"
+        );
     }
 
     #[tokio::test]
     async fn who_takes_too_long_is_asked_to_end_first() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let short = Limits {
             deadline: Duration::from_millis(500),
             ..LIMITS
@@ -272,7 +294,9 @@ mod tests {
         let script = shell(
             "trap 'echo unlocked >&2; echo > ended; exit 0' TERM; echo locked >&2; while :; do sleep 0.1; done",
         );
-        let error = run(&script, folder.path(), &[], short).await.unwrap_err();
+        let error = run(&script, &folder, folder.path(), &[], short)
+            .await
+            .unwrap_err();
         let error = error.to_string();
         assert!(error.contains("failed timeout after 0.5 s: locked"), "{error}");
         let ended = folder.path().join("ended");
@@ -286,8 +310,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_asked_to_end_is_asked_once_and_keeps_its_folder_meanwhile() {
+        let (folder, told) = (folder(), tempfile::tempdir().unwrap());
+        let short = Limits {
+            deadline: Duration::from_millis(500),
+            ..LIMITS
+        };
+        let told = told.path().join("told");
+        // Longer at it than what it says is listened to.
+        let script = shell(&format!(
+            "trap 'echo asked >> asked' TERM; while [ ! -e asked ]; do sleep 0.1; done; sleep 0.5; sleep 0.5; cat asked > {0}.new; mv {0}.new {0}",
+            told.display()
+        ));
+        run(&script, &folder, folder.path(), &[], short)
+            .await
+            .unwrap_err();
+        let path = folder.path().to_owned();
+        drop(folder);
+        for _ in 0..400 {
+            if told.exists() && !path.exists() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        assert_eq!(std::fs::read_to_string(&told).unwrap(), "asked\n");
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
     async fn a_deadline_ends_a_command_and_its_children() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         let short = Limits {
             deadline: Duration::from_millis(500),
             grace: Duration::from_millis(500),
@@ -295,7 +347,7 @@ mod tests {
         };
         // It does not listen when it is asked to end.
         let script = shell("trap '' TERM; sleep 600 & echo $! > child; echo waiting >&2; wait");
-        let error = run(&script, folder.path(), &[], short)
+        let error = run(&script, &folder, folder.path(), &[], short)
             .await
             .unwrap_err()
             .to_string();

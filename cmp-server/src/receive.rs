@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use argosy_api::services::plugin::app_stream_request::Request as Part;
 use argosy_api::services::plugin::{AppStreamRequest, ManifestRequestMetadata};
@@ -34,7 +35,8 @@ impl Default for Limits {
 /// What was sent; the files are removed when this goes.
 pub(crate) struct Received {
     pub(crate) metadata: ManifestRequestMetadata,
-    files: tempfile::TempDir,
+    /// Also a command's that is still at its end.
+    pub(crate) files: Arc<tempfile::TempDir>,
 }
 
 impl Received {
@@ -101,7 +103,10 @@ pub(crate) async fn receive(
         .map_err(|error| Status::internal(error.to_string()))?;
     let files =
         files.map_err(|error| Status::invalid_argument(format!("error decompressing tgz file: {error}")))?;
-    Ok(Received { metadata, files })
+    Ok(Received {
+        metadata,
+        files: Arc::new(files),
+    })
 }
 
 fn unpack(archive: fs::File, root: &Path, keep_modes: bool, limits: Limits) -> std::io::Result<()> {

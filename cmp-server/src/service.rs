@@ -62,7 +62,7 @@ impl Service {
             ..self.limits
         };
         let env: &[EnvEntry] = &job.received.metadata.env;
-        command::run(line, source, env, limits).await
+        command::run(line, &job.received.files, source, env, limits).await
     }
 
     async fn generate(&self, job: &Job) -> Result<Vec<String>, String> {
