@@ -20,7 +20,7 @@ const AUTHORITY_DAYS: i32 = 3650;
 const AUTHORITY_RENEWED_DAYS: i32 = 2920;
 /// The next authority issues nothing for so many days: each process has read it by then.
 const KNOWN_DAYS: i32 = 1;
-/// A certificate is valid for so many days, and is made anew after so many.
+/// A certificate of a component of ours is valid for so many days; all are made anew after so many.
 const CERTIFICATE_DAYS: i32 = 90;
 const CERTIFICATE_RENEWED_DAYS: i32 = 30;
 /// Clocks may differ by so many days. What was made later than that was made by a clock that was wrong, and would stay fresh
@@ -137,6 +137,12 @@ impl Authority {
         Ok((due != *self).then_some(due))
     }
 
+    /// For how many days those have a certificate who read it once, at their start, as Argo CD's components do: until the end of
+    /// the authority, since they would go on with one that has ended.
+    fn left(&self, today: Date) -> i32 {
+        (AUTHORITY_DAYS - days(self.current.made, today)).max(CERTIFICATE_DAYS)
+    }
+
     /// All that is to be believed, in PEM.
     pub fn bundle(&self) -> String {
         let next = self.next.as_ref().map(|next| &next.certificate);
@@ -145,7 +151,13 @@ impl Authority {
     }
 
     /// A certificate and key for a component, or for nobody by name, with these DNS names.
-    fn issue(&self, common_name: &str, names: Vec<String>, today: Date) -> Result<(String, String), Error> {
+    fn issue(
+        &self,
+        common_name: &str,
+        names: Vec<String>,
+        today: Date,
+        valid: i32,
+    ) -> Result<(String, String), Error> {
         let issuer = Issuer::new(
             authority_params(self.current.made)?,
             KeyPair::from_pem(&self.current.key).map_err(failed("read the key of the authority"))?,
@@ -158,7 +170,7 @@ impl Authority {
             ExtendedKeyUsagePurpose::ServerAuth,
         ];
         params.use_authority_key_identifier_extension = true;
-        validity(&mut params, today, CERTIFICATE_DAYS)?;
+        validity(&mut params, today, valid)?;
         let key = KeyPair::generate().map_err(failed("draw a key"))?;
         let made = params
             .signed_by(&key, &issuer)
@@ -181,10 +193,12 @@ pub fn client_secret(now: Option<&Data>, authority: &Authority, today: Date) -> 
         data.insert(format!("{name}.crt"), certificate);
         data.insert(format!("{name}.key"), key);
     };
-    put("client", authority.issue("argocd", Vec::new(), today)?);
+    let left = authority.left(today);
+    put("client", authority.issue("argocd", Vec::new(), today, left)?);
     for component in [Component::Controller, Component::Server] {
         let name = component.name();
-        put(name, authority.issue(name, vec![name.to_owned()], today)?);
+        let names = vec![name.to_owned()];
+        put(name, authority.issue(name, names, today, CERTIFICATE_DAYS)?);
     }
     Ok(Some(data))
 }
@@ -216,7 +230,7 @@ pub fn server_secret(
         }
     }
     let mut data = issued("ca.crt", authority, today);
-    let (certificate, key) = authority.issue(name, names, today)?;
+    let (certificate, key) = authority.issue(name, names, today, authority.left(today))?;
     data.insert("tls.crt".to_owned(), certificate);
     data.insert("tls.key".to_owned(), key);
     Ok(Some(data))
@@ -323,6 +337,47 @@ mod tests {
             server_secret(Some(&server), &authority, "argocd", day(1)).unwrap(),
             None
         );
+    }
+
+    #[test]
+    fn who_reads_a_certificate_once_has_one_until_the_end_of_the_authority() {
+        use crate::live::{Live, Material, certificates};
+        use rustls::client::danger::ServerCertVerifier as _;
+        use rustls::pki_types::{ServerName, UnixTime};
+
+        let authority = Authority::new(day(0)).unwrap();
+        let client = client_secret(None, &authority, day(10)).unwrap().unwrap();
+        let server = server_secret(None, &authority, "argocd", day(10))
+            .unwrap()
+            .unwrap();
+        let live = Live::of(Material {
+            identity: None,
+            authority: Some(authority.bundle().into_bytes()),
+        })
+        .unwrap();
+        let state = live.state();
+        let own = |pem: &str| certificates(pem.as_bytes()).unwrap().remove(0);
+        let at = |after: i32| {
+            let time = day(after).to_zoned(jiff::tz::TimeZone::UTC).unwrap();
+            let seconds = time.timestamp().as_second().try_into().unwrap();
+            UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
+        };
+        let called = |name: &str, after: i32| {
+            let verifier = state.clients.as_ref().unwrap();
+            let shown = own(&client[&format!("{name}.crt")]);
+            verifier.verify_client_cert(&shown, &[], at(after)).is_ok()
+        };
+        let serves = |after: i32| {
+            let verifier = state.servers.as_ref().unwrap();
+            let name = ServerName::try_from("argocd-repo-server").unwrap();
+            let shown = own(&server["tls.crt"]);
+            verifier
+                .verify_server_cert(&shown, &[], &name, &[], at(after))
+                .is_ok()
+        };
+        assert!(called("client", 3649) && serves(3649));
+        assert!(!called("client", 3651) && !serves(3651));
+        assert!(called("argocd-server", 99) && !called("argocd-server", 101));
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub(crate) fn certified(
         .map_err(|error| Error(format!("use the certificate with its key: {error}")))
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let found = rustls_pemfile::certs(&mut &*pem).collect::<Result<Vec<_>, _>>();
     match found {
         Ok(found) if found.is_empty() => Err(Error("there is no certificate in the PEM text".into())),
