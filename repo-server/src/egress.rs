@@ -10,6 +10,9 @@
 //!
 //! What the operator lists in `--allow-inner-hosts` is allowed whoever names it; `file://` in that list allows
 //! repositories that are directories of this machine.
+//!
+//! A repository's proxy resolves names and connects by its own rules; an address that content names is looked at here all the
+//! same.
 
 use crate::error::{Error, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -12,6 +12,22 @@ use std::time::Duration;
 /// Redirects followed for one request.
 const MAX_REDIRECTS: usize = 5;
 
+/// Headers about the connection and the framing of a request, and whose it is at its address: they are ours to say. Another
+/// `Host` would ask a proxy, or a server of many names, for something else than the URL that was looked at.
+const OURS: [&str; 11] = [
+    "host",
+    "connection",
+    "content-length",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// Clients by what distinguishes them.
 pub struct Http {
     trust: TrustStore,
@@ -162,7 +178,8 @@ impl Http {
         } else if !used.username.is_empty() || !used.password.is_empty() {
             request = request.basic_auth(&used.username, Some(used.password.expose()));
         }
-        for (name, value) in call.headers {
+        let theirs = |name: &&String| !OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
+        for (name, value) in call.headers.iter().filter(|(name, _)| theirs(name)) {
             request = request.header(name, value);
         }
         let response = request.send().await.map_err(failed)?;
@@ -239,7 +256,9 @@ impl Http {
     ) -> Result<reqwest::Client> {
         let host = url.host_str().unwrap_or_default();
         let trusted = self.trusted(host, credentials, named_by);
-        if credentials.proxy.is_empty() && !Resolver::allows_url(&self.egress, &trusted, url) {
+        // What a proxy reaches is its operator's to say for what an operator names; content would use it to reach inside.
+        let looked_at = credentials.proxy.is_empty() || named_by == NamedBy::Content;
+        if looked_at && !Resolver::allows_url(&self.egress, &trusted, url) {
             return Err(egress::refused(host));
         }
         let key = (host.to_owned(), credentials.fingerprint(), named_by);
@@ -406,4 +425,33 @@ pub(crate) fn is_url(text: &str) -> bool {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn content_does_not_reach_inside_by_an_address_through_a_proxy() {
+        let trust = TrustStore {
+            tls_dir: "/no/such".into(),
+            known_hosts: "/no/such".into(),
+        };
+        let http = Http::new(trust, Egress::default(), Duration::from_secs(1));
+        let proxied = Credentials {
+            proxy: "http://proxy.example.com:3128".into(),
+            ..Credentials::default()
+        };
+        let may = |url: &str, named_by| {
+            let url = url::Url::parse(url).unwrap();
+            http.client(&url, &proxied, named_by).is_ok()
+        };
+        for inner in ["http://169.254.169.254/", "http://10.1.2.3/", "http://[::1]/"] {
+            assert!(!may(inner, NamedBy::Content), "{inner}");
+            assert!(may(inner, NamedBy::Operator), "{inner}");
+        }
+        assert!(may("https://lfs.example.com/", NamedBy::Content));
+        assert!(may("http://93.184.216.34/", NamedBy::Content));
+    }
 }
