@@ -51,6 +51,7 @@ impl Git {
             trust: self.trust.clone(),
             scratch: self.scratch.clone(),
             deadline: self.settings.fetch_timeout,
+            until: std::sync::OnceLock::new(),
             metrics: self.metrics.clone(),
             configured: config
                 .ok()

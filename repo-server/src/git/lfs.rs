@@ -13,9 +13,10 @@ use crate::metrics::Metrics;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// A pointer is smaller than this.
 const MAX_POINTER: usize = 1024;
@@ -23,6 +24,8 @@ const MAX_POINTER: usize = 1024;
 const MAX_ANSWER: u64 = 1 << 20;
 /// Largest `.lfsconfig` that is read.
 const MAX_CONFIG: u64 = 64 << 10;
+/// So many objects of the process are on their way at the same time: each is held whole until it is stored.
+static IN_FLIGHT: Semaphore = Semaphore::const_new(16);
 /// The media type of the protocol.
 const MEDIA_TYPE: &str = "application/vnd.git-lfs+json";
 
@@ -74,7 +77,10 @@ pub(super) struct Lfs {
     pub(super) http: Arc<Http>,
     pub(super) trust: TrustStore,
     pub(super) scratch: PathBuf,
+    /// How long all objects of the tree may take together.
     pub(super) deadline: Duration,
+    /// When that is over; known once the first one is fetched.
+    pub(super) until: OnceLock<tokio::time::Instant>,
     pub(super) metrics: Metrics,
     /// `lfs.url` of the tree's `.lfsconfig`.
     pub(super) configured: Option<String>,
@@ -182,7 +188,19 @@ impl Lfs {
 
     async fn fetch(&self, pointer: &Pointer) -> Result<Vec<u8>> {
         let started = Instant::now();
-        let fetched = self.download(pointer).await;
+        let until = self
+            .until
+            .get_or_init(|| tokio::time::Instant::now() + self.deadline);
+        let download = async {
+            // Never closed, so that this is a place.
+            let _place = IN_FLIGHT.acquire().await;
+            self.download(pointer).await
+        };
+        let fetched = tokio::time::timeout_at(*until, download).await;
+        let fetched = fetched.unwrap_or_else(|_| {
+            let after = self.deadline.as_secs();
+            Err(self.failed(format!("the LFS objects of the tree took longer than {after} s")))
+        });
         let url = self.access.url.normal();
         self.metrics.git_request(url, "lfs", started.elapsed());
         if fetched.is_err() {

@@ -35,7 +35,7 @@ fn wanted(seen: &Seen) -> (String, u64) {
 }
 
 fn download(oid: &str, size: u64, href: &str) -> Answer {
-    let action = json!({"href": href, "header": {"X-Ticket": "let-me-in"}});
+    let action = json!({"href": href, "header": {"X-Ticket": "let-me-in", "Host": "inner.example.com"}});
     let object = json!({"oid": oid, "size": size, "actions": {"download": action}});
     answer(200, json!({"transfer": "basic", "objects": [object]}).to_string())
 }
@@ -102,6 +102,7 @@ async fn a_pointer_is_read_as_what_it_stands_for_where_the_repository_says_so() 
             let at: &std::net::SocketAddr = told.get().unwrap();
             return download(&oid, size, &format!("http://{at}/objects-of-lfs/{oid}"));
         }
+        assert_ne!(seen.headers["host"], "inner.example.com");
         match seen.headers.get("x-ticket").map(String::as_str) {
             Some("let-me-in") => answer(200, body.clone()),
             _ => answer(403, ""),
@@ -203,6 +204,46 @@ async fn an_object_that_is_refused_absent_or_another_is_an_error_that_names_it()
         }
         assert!(!error.contains("secret"), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_objects_of_a_tree_have_one_deadline_together() {
+    let content = |nth: usize| config_map(&format!("large-{nth}"), "from-lfs");
+    let files: Vec<(String, String)> = (0..6)
+        .map(|nth| (format!("app/{nth}.yaml"), pointer(&content(nth))))
+        .collect();
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
+    let repo = Repo::with(&files);
+    let dir = publish(&repo);
+    let address = Arc::new(std::sync::OnceLock::new());
+    let told = address.clone();
+    let server = server(dir.path(), move |seen| {
+        if seen.method == "POST" {
+            // Each of them has time enough, and they have not.
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            let (oid, size) = wanted(seen);
+            let at: &std::net::SocketAddr = told.get().unwrap();
+            return download(&oid, size, &format!("http://{at}/objects-of-lfs/{oid}"));
+        }
+        let of_it = (0..6)
+            .map(content)
+            .find(|one| seen.path.ends_with(&sha256(one.as_bytes())));
+        answer(200, of_it.unwrap())
+    })
+    .await;
+    address.set(server.address).unwrap();
+    let running = running_with(true, |args| {
+        args.allow_inner_hosts = vec!["127.0.0.1".into()];
+        args.exec_timeout = std::time::Duration::from_secs(5);
+    })
+    .await;
+    let url = format!("http://{}/app", server.address);
+    let rendered = running.client.generate_manifest(request(&repo, &url, true)).await;
+    let error = rendered.unwrap_err().message();
+    assert!(error.contains("of the tree took longer than 5 s"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
