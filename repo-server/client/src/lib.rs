@@ -121,7 +121,8 @@ impl Error {
             Error::Config(_) => Class::Bug,
             Error::Connect { .. } => retry(5),
             Error::Call { code, .. } => match code {
-                Code::Unavailable | Code::Aborted | Code::Cancelled => retry(10),
+                // Not known is who has no certificate yet, or whose authority the other side has not: it is never about the source.
+                Code::Unavailable | Code::Aborted | Code::Cancelled | Code::Unauthenticated => retry(10),
                 Code::ResourceExhausted | Code::DeadlineExceeded => retry(30),
                 Code::Unimplemented | Code::DataLoss => Class::Bug,
                 // A stock repo-server answers everything with Unknown, most of it about the source.
@@ -530,6 +531,16 @@ mod tests {
         )));
         assert!(unreachable(&closed));
         assert!(!unreachable(&Status::deadline_exceeded("")));
+    }
+
+    #[test]
+    fn who_is_not_known_yet_tries_again() {
+        let said = |code| Error::Call {
+            code,
+            message: String::new(),
+        };
+        assert!(matches!(said(Code::Unauthenticated).class(), Class::Retry { .. }));
+        assert!(matches!(said(Code::Unknown).class(), Class::Stalled));
     }
 
     #[tokio::test]
