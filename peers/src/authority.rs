@@ -32,6 +32,9 @@ pub type Data = BTreeMap<String, String>;
 
 /// Key of the day on which the certificates of a Secret were issued. Its absence says that somebody else made it.
 const ISSUED: &str = "issued";
+/// Key of what tells the certificate that Argo CD reads from others. If another one is there, somebody else made it: who writes
+/// their own into a Secret of ours may leave the keys that are not theirs.
+const MARK: &str = "issued.certificate";
 
 /// A certificate and its key, in PEM, and the day on which they were made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,7 +191,7 @@ pub fn client_secret(now: Option<&Data>, authority: &Authority, today: Date) -> 
     if now.is_some_and(|now| !is_due(now, "client-ca.crt", authority, today)) {
         return Ok(None);
     }
-    let mut data = issued("client-ca.crt", authority, today);
+    let mut data = Data::from([("client-ca.crt".to_owned(), authority.bundle())]);
     let mut put = |name: &str, (certificate, key): (String, String)| {
         data.insert(format!("{name}.crt"), certificate);
         data.insert(format!("{name}.key"), key);
@@ -200,6 +203,7 @@ pub fn client_secret(now: Option<&Data>, authority: &Authority, today: Date) -> 
         let names = vec![name.to_owned()];
         put(name, authority.issue(name, names, today, CERTIFICATE_DAYS)?);
     }
+    mark_issued(&mut data, today);
     Ok(Some(data))
 }
 
@@ -229,33 +233,49 @@ pub fn server_secret(
             names.push(format!("{service}{suffix}"));
         }
     }
-    let mut data = issued("ca.crt", authority, today);
+    let mut data = Data::from([("ca.crt".to_owned(), authority.bundle())]);
     let (certificate, key) = authority.issue(name, names, today, authority.left(today))?;
     data.insert("tls.crt".to_owned(), certificate);
     data.insert("tls.key".to_owned(), key);
+    mark_issued(&mut data, today);
     Ok(Some(data))
 }
 
 /// Whether somebody else than us made what a Secret holds.
 pub fn is_others(data: &Data) -> bool {
-    !data.contains_key(ISSUED)
+    // Without a certificate there is nothing of anybody's.
+    let is_another = |known: &String| mark(data).is_some_and(|found| found != *known);
+    !data.contains_key(ISSUED) || data.get(MARK).is_some_and(is_another)
 }
 
-fn issued(bundle: &str, authority: &Authority, today: Date) -> Data {
-    Data::from([
-        (ISSUED.to_owned(), today.to_string()),
-        (bundle.to_owned(), authority.bundle()),
-    ])
+/// The end of the signature of the certificate that Argo CD reads: no other certificate has it.
+fn mark(data: &Data) -> Option<String> {
+    const CHARS: usize = 32;
+    let pem = ["tls.crt", "client.crt"]
+        .into_iter()
+        .find_map(|key| data.get(key))?;
+    let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    Some(body.get(body.len().saturating_sub(CHARS)..)?.to_owned())
+}
+
+fn mark_issued(data: &mut Data, today: Date) {
+    data.insert(ISSUED.to_owned(), today.to_string());
+    if let Some(mark) = mark(data) {
+        data.insert(MARK.to_owned(), mark);
+    }
 }
 
 fn is_due(now: &Data, bundle: &str, authority: &Authority, today: Date) -> bool {
-    let Some(issued) = now.get(ISSUED) else {
+    let Some(issued) = now.get(ISSUED).filter(|_| !is_others(now)) else {
         return false;
     };
     let fresh = issued
         .parse()
         .is_ok_and(|issued| days(issued, today) < CERTIFICATE_RENEWED_DAYS && !is_ahead(issued, today));
-    !fresh || now.get(bundle) != Some(&authority.bundle())
+    !fresh
+        || mark(now).as_ref() != now.get(MARK)
+        || !now.contains_key(MARK)
+        || now.get(bundle) != Some(&authority.bundle())
 }
 
 fn is_ahead(made: Date, today: Date) -> bool {
@@ -386,6 +406,28 @@ mod tests {
         let theirs = Data::from([("client-ca.crt".to_owned(), "x".to_owned())]);
         assert!(is_others(&theirs));
         assert_eq!(client_secret(Some(&theirs), &authority, day(9999)).unwrap(), None);
+
+        // Written over what we made, as by a merge: our key is still there.
+        let other = Authority::new(day(0)).unwrap();
+        let make = |authority, today| server_secret(None, authority, "argocd", today).unwrap().unwrap();
+        let mut merged = make(&authority, day(0));
+        assert!(!is_others(&merged));
+        let of_others = make(&other, day(0));
+        for key in ["tls.crt", "tls.key", "ca.crt"] {
+            merged.insert(key.to_owned(), of_others[key].clone());
+        }
+        assert!(is_others(&merged));
+        let due = |data: &Data| server_secret(Some(data), &authority, "argocd", day(40)).unwrap();
+        assert_eq!(due(&merged), None);
+        // What is gone is nobody's.
+        merged.remove("tls.crt");
+        assert!(!is_others(&merged) && due(&merged).is_some());
+        // Of a day alone: it is ours, and is made anew.
+        let mut old = make(&authority, day(0));
+        old.remove(MARK);
+        assert!(!is_others(&old));
+        let due = server_secret(Some(&old), &authority, "argocd", day(0));
+        assert!(due.unwrap().is_some());
     }
 
     #[test]

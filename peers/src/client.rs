@@ -47,6 +47,7 @@ pub fn config(server: Server, me: Option<Arc<Live>>) -> Result<Arc<ClientConfig>
         Server::Anybody => Belief::Anybody,
         Server::Component { live, component } => Belief::Component {
             live,
+            component,
             name: ServerName::try_from(component.name()).map_err(|error| Error(error.to_string()))?,
             first: Mutex::default(),
         },
@@ -82,6 +83,7 @@ enum Belief {
     Anybody,
     Component {
         live: Arc<Live>,
+        component: Component,
         name: ServerName<'static>,
         /// When a certificate of the authority was first seen.
         first: Mutex<Option<Instant>>,
@@ -117,8 +119,17 @@ impl ServerCertVerifier for Verifier {
                     "there are no certificates to verify the server with".into(),
                 ))
             }),
-            Belief::Component { live, name, first } => {
+            Belief::Component {
+                live,
+                component,
+                name,
+                first,
+            } => {
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                if *component == Component::RepoServer && live.has_other_repo_server() {
+                    *first = None;
+                    return Ok(ServerCertVerified::assertion());
+                }
                 match by(live, name) {
                     None => Ok(ServerCertVerified::assertion()),
                     Some(Ok(verified)) => {
@@ -164,5 +175,43 @@ impl ServerCertVerifier for Verifier {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Material;
+
+    #[test]
+    fn a_repo_server_with_a_certificate_of_others_is_not_held_to_our_authority() {
+        let make = || rcgen::generate_simple_self_signed(vec!["argocd-repo-server".to_owned()]).unwrap();
+        let (ours, theirs) = (make(), make());
+        let live = Live::of(Material {
+            identity: None,
+            authority: Some(ours.cert.pem().into_bytes()),
+        })
+        .unwrap();
+        let takes = |component: Component| {
+            let settled = Instant::now().checked_sub(SETTLING + Duration::from_secs(1));
+            let verifier = Verifier {
+                provider: provider(),
+                server: Belief::Component {
+                    live: live.clone(),
+                    component,
+                    name: ServerName::try_from(component.name()).unwrap(),
+                    first: Mutex::new(settled),
+                },
+            };
+            let address = ServerName::try_from("argocd-repo-server").unwrap();
+            verifier
+                .verify_server_cert(theirs.cert.der(), &[], &address, &[], UnixTime::now())
+                .is_ok()
+        };
+        assert!(!takes(Component::RepoServer));
+        live.set_other_repo_server(true);
+        assert!(takes(Component::RepoServer));
+        assert!(!takes(Component::Controller));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use rustls::RootCertStore;
@@ -27,7 +28,11 @@ pub struct Material {
 }
 
 /// What counts now. One writer sets it; each connection that is made and each call that comes reads it.
-pub struct Live(ArcSwap<State>);
+pub struct Live {
+    state: ArcSwap<State>,
+    /// The repo-server's certificate is somebody else's, of whom this authority knows nothing.
+    other_repo_server: AtomicBool,
+}
 
 #[derive(Default)]
 pub(crate) struct State {
@@ -42,7 +47,10 @@ pub(crate) struct State {
 impl Default for Live {
     /// Shows nothing and knows nobody.
     fn default() -> Self {
-        Live(ArcSwap::from_pointee(State::default()))
+        Live {
+            state: ArcSwap::from_pointee(State::default()),
+            other_repo_server: AtomicBool::new(false),
+        }
     }
 }
 
@@ -102,7 +110,7 @@ impl Live {
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider);
             servers = Some(verifier.build().map_err(|error| unusable(&error))?);
         }
-        self.0.store(Arc::new(State {
+        self.state.store(Arc::new(State {
             material,
             generation: old.generation + 1,
             key,
@@ -127,8 +135,18 @@ impl Live {
         self.state().key.is_some()
     }
 
+    /// Says whether the repo-server's certificate was made by others than those who made what is shown and believed here. Then the
+    /// repo-server is not held to this authority.
+    pub fn set_other_repo_server(&self, other: bool) {
+        self.other_repo_server.store(other, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_other_repo_server(&self) -> bool {
+        self.other_repo_server.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn state(&self) -> Arc<State> {
-        self.0.load_full()
+        self.state.load_full()
     }
 }
 

@@ -139,7 +139,8 @@ impl Keeper {
     /// See [`Error`].
     pub async fn keep(&self, today: Date) -> Result<bool, Error> {
         for _ in 0..TRIES {
-            if let Some(clients) = self.kept(today).await? {
+            if let Some((clients, other_repo_server)) = self.kept(today).await? {
+                self.live.set_other_repo_server(other_repo_server);
                 let get = |key: &str| Some(clients.get(key)?.clone().into_bytes());
                 let pair = |name: &str| Some((get(&format!("{name}.crt"))?, get(&format!("{name}.key"))?));
                 let material = Material {
@@ -152,14 +153,17 @@ impl Keeper {
         Err(Error::Overtaken)
     }
 
-    /// The Secret for clients as it should be; nothing if somebody wrote meanwhile.
-    async fn kept(&self, today: Date) -> Result<Option<Data>, Error> {
+    /// The Secret for clients as it should be, and whether the repo-server's is of somebody else than that; nothing if somebody
+    /// wrote meanwhile.
+    async fn kept(&self, today: Date) -> Result<Option<(Data, bool)>, Error> {
         let clients = self.read(CLIENTS).await?;
+        let server = self.read(REPO_SERVER).await?;
+        let others_serve = server.as_ref().map(|secret| authority::is_others(&secret.data));
         if let Some(secret) = clients
             .as_ref()
             .filter(|secret| authority::is_others(&secret.data))
         {
-            return Ok(Some(secret.data.clone()));
+            return Ok(Some((secret.data.clone(), others_serve == Some(false))));
         }
         let kept = self.read(AUTHORITY).await?;
         let authority = match &kept {
@@ -179,7 +183,6 @@ impl Keeper {
             return Ok(None);
         }
         let authority = due.unwrap_or(authority);
-        let server = self.read(REPO_SERVER).await?;
         let known = server.as_ref().map(|secret| &secret.data);
         let wanted = authority::server_secret(known, &authority, &self.namespace, today);
         if let Some(data) = wanted.map_err(content(REPO_SERVER))?
@@ -187,12 +190,13 @@ impl Keeper {
         {
             return Ok(None);
         }
+        let other = others_serve == Some(true);
         let known = clients.as_ref().map(|secret| &secret.data);
         match authority::client_secret(known, &authority, today).map_err(content(CLIENTS))? {
-            None => Ok(clients.map(|secret| secret.data)),
+            None => Ok(clients.map(|secret| (secret.data, other))),
             Some(data) => {
                 let written = self.write(CLIENTS, clients.as_ref(), data.clone()).await?;
-                Ok(written.then_some(data))
+                Ok(written.then_some((data, other)))
             }
         }
     }

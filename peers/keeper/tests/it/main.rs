@@ -135,6 +135,36 @@ async fn what_an_administrator_made_is_used_and_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_others_write_into_our_secret_is_left_as_it_is() {
+    let (_cluster, target) = world().await;
+    let (keeper, live) = keeper(&target, Component::Server);
+    assert!(keeper.keep(TODAY).await.unwrap());
+    // A merge leaves our keys: only the certificate tells.
+    let (elsewhere, theirs) = world().await;
+    let made = {
+        let (keeper, _) = self::keeper(&theirs, Component::Server);
+        keeper.keep(TODAY).await.unwrap();
+        data(&theirs, REPO_SERVER).await
+    };
+    drop(elsewhere);
+    let found = target.get(&api::secrets(), NAMESPACE, REPO_SERVER).await;
+    let mut secret = found.unwrap().unwrap();
+    for key in ["tls.crt", "tls.key", "ca.crt"] {
+        secret["data"][key] = made[key].clone();
+    }
+    target
+        .replace(&api::secrets(), &secret, &Write::default())
+        .await
+        .unwrap();
+    let clients = data(&target, CLIENTS).await;
+    let later = TODAY.checked_add(40.days()).unwrap();
+    assert!(keeper.keep(later).await.unwrap());
+    assert_eq!(data(&target, REPO_SERVER).await, secret["data"]);
+    assert_ne!(data(&target, CLIENTS).await, clients, "ours is renewed");
+    assert!(live.knows_an_authority());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_start_without_the_right_goes_on_without_certificates() {
     let (cluster, target) = world().await;
     drop(cluster);
