@@ -82,8 +82,8 @@ impl Writer {
     }
 
     /// Writes over the very object whose operation is known, and notes the epoch beside it. Where somebody else has written
-    /// something else meanwhile, the write is repeated over that; where the state of the operation itself has changed, another
-    /// process has gone on with it.
+    /// something else meanwhile, the write is repeated over that; where the state of the operation itself has changed, somebody
+    /// has gone on with it or wants it ended, and no write may take that back.
     async fn over_the_same_operation(
         &self,
         app: &Application,
@@ -114,16 +114,7 @@ impl Writer {
                 app: key,
                 message: argosy_runtime::log::chain(&error),
             })?;
-            let newer = live
-                .metadata
-                .annotations
-                .get(EPOCH)
-                .and_then(|written| written.parse().ok())
-                .is_some_and(|written: u64| epoch.is_some_and(|epoch| written > epoch));
-            if newer
-                || live.metadata.uid != app.metadata.uid
-                || live.status.operation_state != app.status.operation_state
-            {
+            if has_gone_on(app, &live, epoch) {
                 return Err(error);
             }
             version = live.metadata.resource_version;
@@ -216,23 +207,37 @@ impl StatusWriter for Writer {
     ) -> BoxFuture<'a, Result<Arc<Application>, WriteError>> {
         let mut patch = extra.unwrap_or_else(|| json!({}));
         patch["status"]["operationState"] = operation_patch(app.status.operation_state.as_ref(), state);
-        let completed = state
-            .phase
-            .parse()
-            .is_ok_and(argosy_api::v1alpha1::OperationPhase::completed);
-        if completed {
+        if completed(state) {
             patch["operation"] = Value::Null;
         }
-        match self.epoch(app) {
-            epoch @ Some(_) => self.over_the_same_operation(app, patch, epoch).boxed(),
-            None => self.send(app, patch).boxed(),
-        }
+        self.over_the_same_operation(app, patch, self.epoch(app)).boxed()
     }
 
     fn adopt<'a>(&'a self, app: &'a Application) -> BoxFuture<'a, Result<Arc<Application>, WriteError>> {
         self.over_the_same_operation(app, json!({}), self.epoch(app))
             .boxed()
     }
+}
+
+/// Whether another process has gone on with the operation since `known` was seen, or somebody has asked for something else
+/// before it began.
+fn has_gone_on(known: &Application, live: &Application, epoch: Option<u64>) -> bool {
+    let written = live.metadata.annotations.get(EPOCH);
+    let written: Option<u64> = written.and_then(|written| written.parse().ok());
+    let newer = written.zip(epoch).is_some_and(|(written, epoch)| written > epoch);
+    let state = known.status.operation_state.as_ref();
+    let runs = state.is_some_and(|state| !completed(state));
+    newer
+        || live.metadata.uid != known.metadata.uid
+        || live.status.operation_state != known.status.operation_state
+        || (!runs && live.operation != known.operation)
+}
+
+fn completed(state: &OperationState) -> bool {
+    state
+        .phase
+        .parse()
+        .is_ok_and(argosy_api::v1alpha1::OperationPhase::completed)
 }
 
 /// The patch of an operation state: all of the new one, and null for what only the old one had.
@@ -365,6 +370,45 @@ mod tests {
             patch_between(&status, &other),
             Some(json!({"status": {"sync": {"status": "OutOfSync"}}}))
         );
+    }
+
+    #[test]
+    fn an_operation_is_written_over_only_as_it_is_known() {
+        let with = |phase: &str| {
+            let mut app = Application::default();
+            app.operation = Some(argosy_api::v1alpha1::Operation::default());
+            app.status.operation_state = (!phase.is_empty()).then(|| OperationState {
+                phase: phase.into(),
+                ..OperationState::default()
+            });
+            app
+        };
+        let without_request = |phase| Application {
+            operation: None,
+            ..with(phase)
+        };
+        for phase in ["", "Running", "Succeeded"] {
+            assert!(!has_gone_on(&with(phase), &with(phase), None), "{phase}");
+        }
+        assert!(has_gone_on(&with("Running"), &with("Terminating"), None));
+        assert!(has_gone_on(
+            &with("Succeeded"),
+            &without_request("Succeeded"),
+            None
+        ));
+        assert!(has_gone_on(&with(""), &without_request(""), None));
+        // What runs has its request in its state.
+        assert!(!has_gone_on(&with("Running"), &without_request("Running"), None));
+    }
+
+    #[test]
+    fn an_operation_that_a_later_owner_has_written_is_left_to_it() {
+        let known = Application::default();
+        let mut live = Application::default();
+        live.metadata.annotations.insert(EPOCH.into(), "3".into());
+        assert!(has_gone_on(&known, &live, Some(2)));
+        assert!(!has_gone_on(&known, &live, Some(3)));
+        assert!(!has_gone_on(&known, &live, None));
     }
 
     #[test]
