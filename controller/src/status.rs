@@ -115,6 +115,8 @@ impl Writer {
                 message: argosy_runtime::log::chain(&error),
             })?;
             if has_gone_on(app, &live, epoch) {
+                // The next try begins with it, however far behind the watch is.
+                self.told(live);
                 return Err(error);
             }
             version = live.metadata.resource_version;
@@ -179,14 +181,17 @@ impl Writer {
             app: key.clone(),
             message: argosy_runtime::log::chain(&error),
         })?;
-        match self.apps.observed(app) {
-            Some((before, app)) => {
-                self.marker.application(before.as_deref(), &app);
-                Ok(app)
-            }
-            // The watch was faster, or someone wrote after us: what is known is at least as new.
-            None => self.apps.get(&key).ok_or(WriteError::Gone { app: key }),
-        }
+        // Otherwise the watch was faster, or someone wrote after us: what is known is at least as new.
+        self.told(app)
+            .or_else(|| self.apps.get(&key))
+            .ok_or(WriteError::Gone { app: key })
+    }
+
+    /// Takes over what the server has told, if it is news, and lets whom it concerns know.
+    fn told(&self, app: Application) -> Option<Arc<Application>> {
+        let (before, app) = self.apps.observed(app)?;
+        self.marker.application(before.as_deref(), &app);
+        Some(app)
     }
 }
 
