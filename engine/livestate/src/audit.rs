@@ -29,7 +29,7 @@ pub enum Missed {
 impl ClusterState {
     /// What was missed, if anything was. Objects that are not known tell nothing here: they may have gone since. If they have
     /// not, the count tells.
-    pub fn missed(&self, scope: &Scope, looked: &Looked) -> Option<Missed> {
+    pub fn missed(&mut self, scope: &Scope, looked: &Looked) -> Option<Missed> {
         let behind = looked
             .seen
             .iter()
@@ -37,19 +37,17 @@ impl ClusterState {
         if let Some((key, _)) = behind {
             return Some(Missed::Of(key.clone()));
         }
+        let count = looked.count?;
+        if self.expects_deletions(scope) {
+            return None;
+        }
         let known = self.count_at(scope, &looked.at)?;
-        looked
-            .count
-            .filter(|count| *count != known)
-            .map(|_| Missed::Count(known))
+        (count != known).then_some(Missed::Count(known))
     }
 
     /// How many objects of the scope are known, to be compared with a count of the server at this version. `None` if
     /// something newer is known already (an answer to a write of ours), so that the two cannot be compared.
     fn count_at(&self, scope: &Scope, resource_version: &str) -> Option<u64> {
-        if self.expects_deletions(&scope.kind) {
-            return None;
-        }
         let mut count = 0;
         for id in self.view.of_kind(&scope.kind) {
             let row = self.view.row(id);

@@ -21,9 +21,17 @@ pub struct ClusterState {
     /// Places of rows that are gone.
     free: Vec<RowId>,
     pub(crate) relists: HashMap<Scope, Listed>,
-    /// Uids that are known to be gone before the watch has said so, with their kind.
-    deleted: HashMap<Arc<str>, GroupKind>,
+    /// Uids that are known to be gone before the watch has said so.
+    deleted: HashMap<Arc<str>, Unheard>,
     gone: Gone,
+}
+
+/// An object whose end the watch has yet to tell.
+struct Unheard {
+    kind: GroupKind,
+    namespace: Box<str>,
+    /// A count has been compared since. The next one begins after that, and so after the object's end.
+    counted: bool,
 }
 
 /// The last objects that a watch has told the end of: tokens of their uids, and at which version that was. An API server
@@ -55,6 +63,10 @@ impl Gone {
         {
             self.at.remove(&oldest);
         }
+    }
+
+    fn contains(&self, uid: &str) -> bool {
+        self.at.contains_key(&token(uid))
     }
 
     /// Whether this is news of an object from before its end.
@@ -153,7 +165,15 @@ impl ClusterState {
     /// Takes over that an object is known to be gone, for instance because a read after our deletion did not find it.
     /// Late news about this incarnation are dropped until the watch has told its end.
     pub fn confirm_deleted(&mut self, key: &ResourceKey, uid: &str) -> Touched {
-        self.deleted.insert(Arc::from(uid), key.group_kind());
+        // The watch may have been faster. It will not tell the end twice.
+        if !self.gone.contains(uid) {
+            let unheard = Unheard {
+                kind: key.group_kind(),
+                namespace: (*key.namespace).into(),
+                counted: false,
+            };
+            self.deleted.insert(Arc::from(uid), unheard);
+        }
         match self.view.find(key) {
             Some(id) if self.view.row(id).uid == token(uid) => self.remove(id),
             _ => Touched::nothing(Arc::new(key.clone())),
@@ -250,13 +270,25 @@ impl ClusterState {
         self.remove(id)
     }
 
-    /// Whether deletions of this kind are known that the watch has not told yet.
-    pub(crate) fn expects_deletions(&self, kind: &GroupKind) -> bool {
-        self.deleted.values().any(|known| known == kind)
+    /// Whether ends are known that the watch may yet tell, when a count of the scope can be compared. Those that were waited
+    /// for at the count before are not waited for any longer: the watch has told everything since.
+    pub(crate) fn expects_deletions(&mut self, scope: &Scope) -> bool {
+        let mut expects = false;
+        self.deleted.retain(|_, unheard| {
+            if unheard.kind != scope.kind
+                || !(scope.namespace.is_empty() || *scope.namespace == *unheard.namespace)
+            {
+                return true;
+            }
+            let waits = !std::mem::replace(&mut unheard.counted, true);
+            expects |= waits;
+            waits
+        });
+        expects
     }
 
     pub(crate) fn forget_deleted(&mut self, kind: &GroupKind) {
-        self.deleted.retain(|_, known| known != kind);
+        self.deleted.retain(|_, unheard| unheard.kind != *kind);
     }
 
     /// Puts an object in the place of what was there before, in every index.

@@ -69,6 +69,42 @@ fn a_count_of_the_server_is_compared_only_with_what_it_counted() {
 }
 
 #[test]
+fn an_end_that_the_watch_told_first_is_not_waited_for() {
+    let mut state = three();
+    delete(&mut state, &key("", "ConfigMap", "a"), "a", 4);
+    state.confirm_deleted(&key("", "ConfigMap", "a"), "a");
+    assert_eq!(state.footprint().deleted, 0);
+    assert_eq!(state.missed(&configs(), &counted("10", 2)), None);
+    assert_eq!(
+        state.missed(&configs(), &counted("10", 3)),
+        Some(Missed::Count(2))
+    );
+}
+
+#[test]
+fn an_end_that_the_watch_never_tells_is_waited_for_until_the_second_count() {
+    let mut state = three();
+    state.confirm_deleted(&key("", "ConfigMap", "a"), "a");
+    let elsewhere = Scope {
+        kind: GroupKind::new("", "ConfigMap"),
+        namespace: "elsewhere".to_owned(),
+    };
+    for _ in 0..2 {
+        assert_eq!(
+            state.missed(&elsewhere, &counted("10", 1)),
+            Some(Missed::Count(0)),
+            "a count of another namespace is not about it"
+        );
+    }
+    assert_eq!(state.missed(&configs(), &counted("10", 9)), None);
+    assert_eq!(
+        state.missed(&configs(), &counted("12", 9)),
+        Some(Missed::Count(2))
+    );
+    assert_eq!(state.footprint().deleted, 0);
+}
+
+#[test]
 fn an_object_that_was_seen_in_a_newer_version_is_missed() {
     let mut state = three();
     assert_eq!(state.missed(&configs(), &seen("b", "2")), None, "as it is known");
@@ -85,7 +121,7 @@ fn an_object_that_was_seen_in_a_newer_version_is_missed() {
 
 #[test]
 fn an_object_that_is_missed_counts_before_the_number_does() {
-    let state = three();
+    let mut state = three();
     let look = Looked {
         count: Some(2),
         ..seen("a", "7")
