@@ -210,6 +210,7 @@ impl Leases {
             ctx: ctx.clone(),
             marker: marker.clone(),
             events,
+            told: unbounded_channel().1,
             watch: CancellationToken::new(),
             warming: HashSet::new(),
             draining: HashMap::new(),
@@ -231,6 +232,9 @@ struct Task {
     ctx: Arc<Context>,
     marker: Arc<Marker>,
     events: UnboundedSender<Event>,
+    /// What the running watch of the store tells. One that was ended before has nothing more to say: its list is not the one
+    /// that is waited for.
+    told: UnboundedReceiver<Event>,
     /// Ends the running watch of the store.
     watch: CancellationToken,
     warming: HashSet<ClusterId>,
@@ -267,6 +271,7 @@ impl Task {
                 event = inbox.recv() => if let Some(event) = event {
                     self.step(event);
                 },
+                Some(event) = self.told.recv() => self.step(event),
                 _ = tick.tick() => {
                     let now = self.now();
                     if counted.is_none_or(|at| now - at >= COUNT) {
@@ -347,7 +352,9 @@ impl Task {
     fn follow_store(&mut self) {
         self.watch.cancel();
         self.watch = CancellationToken::new();
-        let (store, events, stop) = (self.store.clone(), self.events.clone(), self.watch.clone());
+        let (events, told) = unbounded_channel();
+        self.told = told;
+        let (store, stop) = (self.store.clone(), self.watch.clone());
         tokio::spawn(async move {
             let _ = stop.run_until_cancelled(store.follow(events)).await;
         });

@@ -381,7 +381,8 @@ impl Node {
     }
 
     /// Lists everything once in a while, and when the watch does not tell what this process itself has written: a watch that has
-    /// fallen silent tells nothing of clusters that are given to it either. What the list does not tell has gone.
+    /// fallen silent tells nothing of clusters that are given to it either. A list that is under way is silent for as long as it
+    /// takes, and to begin anew would make it longer. What the list does not tell has gone.
     fn list_anew(&mut self, now: Time, out: &mut Out) {
         let since = self.listing.as_ref().map_or(self.relisted, |(_, since)| *since);
         let own = self.shards.get(&self.identity.shard);
@@ -391,6 +392,7 @@ impl Node {
         let silent = self
             .behind
             .is_some_and(|behind| now - behind >= self.timing.write);
+        let silent = silent && self.listing.is_none();
         if self.listed && (silent || now - since >= self.timing.relist) {
             self.listing = Some((BTreeSet::new(), now));
             out.push(Effect::List);

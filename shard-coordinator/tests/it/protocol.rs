@@ -18,6 +18,8 @@ struct World {
     now: Duration,
     /// Whose watch tells nothing.
     silent: Option<&'static str>,
+    /// Lists do not come to their end.
+    slow: bool,
     /// What nodes did, besides calls.
     log: Vec<String>,
 }
@@ -30,6 +32,7 @@ impl World {
             versions: 0,
             now: Duration::from_secs(1000),
             silent: None,
+            slow: false,
             log: Vec::new(),
         };
         names.iter().for_each(|name| world.start(name));
@@ -90,6 +93,9 @@ impl World {
                 }
                 Effect::List => {
                     self.log.push(format!("{name} lists anew"));
+                    if self.slow {
+                        continue;
+                    }
                     for (object, version) in self.store.clone().into_values() {
                         self.tell(name, Event::Seen(object, version));
                     }
@@ -185,6 +191,18 @@ fn a_shard_whose_watch_has_fallen_silent_lists_anew_and_so_learns_what_is_its_ow
         "{:?}",
         world.log
     );
+}
+
+#[test]
+fn a_list_that_takes_long_is_not_begun_anew_meanwhile() {
+    let mut world = World::new(&["a", "b", "c"]);
+    world.pass(60 * SECOND);
+    (world.silent, world.slow) = (Some("c"), true);
+    let lists = |world: &World| world.log.iter().filter(|line| *line == "c lists anew").count();
+    world.pass(120 * SECOND);
+    assert_eq!(lists(&world), 1, "{:?}", world.log);
+    world.pass(Timing::default().relist);
+    assert_eq!(lists(&world), 2, "it may have been lost");
 }
 
 #[test]
