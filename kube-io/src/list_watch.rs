@@ -63,12 +63,13 @@ pub struct Options {
     /// The longest silence of a stream that sends bookmarks (API servers send one a minute).
     pub silence_max: Duration,
     /// How many seconds the server is asked to keep a watch; by chance within the range, so that streams do not end
-    /// together. At its end the objects are counted, so with [`Options::stale_max`] this bounds how late it is known that a
+    /// together. At its end, orderly or not, the objects are counted, so with [`Options::stale_max`] this bounds how late it is known that a
     /// change was missed.
     pub watch_time: Range<u64>,
     /// The least time between two counts of the objects; [`Duration::MAX`] for no looks of any kind.
     pub audit_pause: Duration,
-    /// How long a watch may take to get to the version of a count. API servers say once a minute how far they are.
+    /// How long a watch may take to get to the version of a count. API servers say once a minute how far they are. It doubles
+    /// each time that a watch was late and had missed nothing, up to a sixth of [`Options::versions_pause`].
     pub stale_max: Duration,
     /// The time between two looks at the metadata of all objects, which take the place of a count; a tenth more or less by
     /// chance, so that kinds and clusters take turns. Servers compress these pages: some hundred bytes an object, most of it who manages which fields.
@@ -156,6 +157,8 @@ pub struct ListWatch {
     silent: bool,
     listed: Option<Instant>,
     ladder: Ladder,
+    /// A watch has ended that lived long enough: what is known may be looked at before the next one.
+    ended: bool,
     /// Changes that are being told once more.
     again: Option<Again>,
     failures: u32,
@@ -196,6 +199,7 @@ impl ListWatch {
             silent: false,
             listed: None,
             ladder,
+            ended: false,
             again: None,
             failures: 0,
             queue: std::collections::VecDeque::new(),
@@ -212,6 +216,7 @@ impl ListWatch {
     pub fn relist(&mut self) {
         self.version = None;
         self.pages_next = true;
+        self.ladder.was_right();
         self.queue.clear();
         self.state = State::Next;
     }
@@ -252,6 +257,7 @@ impl ListWatch {
     async fn list(&mut self) -> Result<(), Error> {
         let permit = self.budget.list().await;
         self.ladder.broke_off();
+        self.ended = false;
         self.again = None;
         if self.streaming && !std::mem::take(&mut self.pages_next) {
             match open(self.client.clone(), self.opening(None)).await {
@@ -380,13 +386,20 @@ impl ListWatch {
         Ok(())
     }
 
-    /// Begins to follow changes.
+    /// Begins to follow changes, or looks at the objects first.
     async fn watch(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.ended)
+            && let Some(look) = self.ladder.between_watches(Instant::now())
+        {
+            self.audit_begins(look, false);
+            return Ok(());
+        }
         let stream = open(self.client.clone(), self.opening(self.version.clone())).await?;
         // That it is open says little where the one before was open too.
         if !self.silent {
             self.queue.push_back(Event::Live);
         }
+        self.ladder.resumed(Instant::now());
         self.state = State::Watching(stream);
         Ok(())
     }
@@ -415,16 +428,15 @@ impl ListWatch {
                 return Ok(());
             }
         };
+        let good = GOOD_AGE.min(Duration::from_secs(self.options.watch_time.start));
+        let lived = stream.started.elapsed() >= good;
         let line = match line {
             Ok(Some(line)) => line,
             // The orderly end. A server that ends streams at once must not be asked in circles.
             Ok(None) => {
-                let good = GOOD_AGE.min(Duration::from_secs(self.options.watch_time.start));
-                if stream.started.elapsed() >= good {
+                self.ended = lived;
+                if lived {
                     self.failures = 0;
-                    if let Some(look) = self.ladder.between_watches(Instant::now()) {
-                        self.audit_begins(look, false);
-                    }
                 } else {
                     self.failures += 1;
                     let wait = self.wait(self.options.wait_max.min(Duration::from_secs(10)));
@@ -436,6 +448,8 @@ impl ListWatch {
                 return Ok(());
             }
             Err(error) => {
+                // Where something between cuts every stream there is no orderly end.
+                self.ended = lived;
                 if stream.started.elapsed() >= GOOD_AGE {
                     self.failures = 0;
                 }
@@ -451,7 +465,10 @@ impl ListWatch {
         }
         let change = Change::read(&what, &line, true)?;
         match change.kind {
-            Kind::Error => return Err(refused(what, &change.object)),
+            Kind::Error => {
+                self.ended = lived;
+                return Err(refused(what, &change.object));
+            }
             Kind::Bookmark => {
                 stream.bookmarks = true;
                 self.queue.push_back(Event::Progress {
@@ -472,7 +489,7 @@ impl ListWatch {
     }
 
     fn audit_begins(&mut self, look: Look, stale: bool) {
-        self.ladder.begins(look, Instant::now());
+        self.ladder.begins(look, stale, Instant::now());
         self.state = State::Audit(Audit::of(look, stale));
     }
 
@@ -614,7 +631,6 @@ impl ListWatch {
             self.state = State::Next;
             return;
         }
-        self.ladder.broke_off();
         self.failures = self.failures.saturating_add(1);
         if expired && self.failures <= EXPIRIES_MAX {
             // Still nothing is wrong, but a server that forgets so fast must not be asked in circles.
@@ -626,6 +642,12 @@ impl ListWatch {
             return;
         }
         let unreachable = self.client.down_since().is_some();
+        if unreachable {
+            // Time that the server was not there does not count against the watch, and whoever has come back is not asked for
+            // more than the watches at once.
+            self.ladder.broke_off();
+            self.ended = false;
+        }
         let wait = if unreachable {
             self.options.wait_min
         } else {

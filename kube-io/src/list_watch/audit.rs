@@ -2,7 +2,7 @@
 //!
 //! | look | finds | when |
 //! |---|---|---|
-//! | the number of objects, and the version of that | what came and went unheard, and a watch that does not get to that version | whenever a watch has ended |
+//! | the number of objects, and the version of that | what came and went unheard, and a watch that does not get to that version | whenever a watch has ended or broken |
 //! | changes told once more, by a second watch that tells metadata | what this watch was not told | with each count, and once a minute while much happens |
 //! | the metadata of all objects | what no watch is told | rarely, where a watch does not get on, and where changes are forgotten too soon to be told again |
 //!
@@ -35,12 +35,18 @@ const AGAIN_PAUSE: Duration = Duration::from_secs(60);
 /// Where changes are forgotten before they can be told again, all objects are looked at, but only so many times as often as
 /// they are anyhow.
 const FORGOTTEN_TIMES: u32 = 6;
+/// The same where a watch does not get on and nothing was missed all the same.
+const STALE_TIMES: u32 = 6;
+/// A watch that has been resumed has this part of the time at least to get on.
+const RESUMED_PART: u32 = 4;
 
 /// Which look is due.
 pub(super) struct Ladder {
     audit_pause: Duration,
     versions_pause: Duration,
     stale_max: Duration,
+    /// How long a watch may take now: longer where it was slow and had missed nothing.
+    patience: Duration,
     counted: Instant,
     /// When the metadata of all objects is looked at next, and when it was last.
     versions_due: Instant,
@@ -69,6 +75,7 @@ impl Ladder {
             audit_pause: options.audit_pause,
             versions_pause: options.versions_pause,
             stale_max: options.stale_max,
+            patience: options.stale_max,
             counted: now,
             // Not all kinds of all clusters at once after a start.
             versions_due: now + options.versions_pause.mul_f64(0.1 + fastrand::f64()),
@@ -91,23 +98,28 @@ impl Ladder {
         }
     }
 
-    /// A look begins. Where it fails, the next one comes at its time.
-    pub(super) fn begins(&mut self, look: Look, now: Instant) {
+    /// A look begins, perhaps because the watch is stale. Where it fails, the next one comes at its time.
+    pub(super) fn begins(&mut self, look: Look, stale: bool, now: Instant) {
         self.counted = now;
-        self.awaited = None;
+        if stale {
+            let most = self.stale_max.max(self.versions_pause / STALE_TIMES);
+            self.patience = (self.patience * 2).min(most);
+        }
         if look == Look::Versions {
+            self.awaited = None;
             self.versions_due = now + self.versions_pause.mul_f64(0.9 + fastrand::f64() / 5.0);
             self.versions_seen = now;
         }
     }
 
     /// There is an answer of this version, and the watch has told everything up to `told`. Gives where changes are to be told
-    /// again from.
+    /// again from. What is awaited already stays so: a watch that breaks again and again must get there, too.
     pub(super) fn looked(&mut self, at: &str, told: &str, now: Instant) -> Option<String> {
-        if let Some(at) = number(at)
+        if self.awaited.is_none()
+            && let Some(at) = number(at)
             && number(told).is_some_and(|told| told < at)
         {
-            self.awaited = Some((at, now + self.stale_max));
+            self.awaited = Some((at, now + self.patience));
         }
         self.again.clone()
     }
@@ -119,7 +131,20 @@ impl Ladder {
             && number(version).is_some_and(|told| told >= awaited)
         {
             self.awaited = None;
+            self.patience = self.stale_max;
         }
+    }
+
+    /// The watch has been opened again.
+    pub(super) fn resumed(&mut self, now: Instant) {
+        if let Some((_, until)) = &mut self.awaited {
+            *until = (*until).max(now + self.stale_max / RESUMED_PART);
+        }
+    }
+
+    /// Something was missed: looks at a watch that does not get on are worth their while.
+    pub(super) fn was_right(&mut self) {
+        self.patience = self.stale_max;
     }
 
     /// When a watch that has told nothing of the last look's version is no longer believed.
@@ -147,7 +172,7 @@ impl Ladder {
         self.versions_due = self.versions_due.min(due);
     }
 
-    /// The watch broke or the version is gone: what was to be waited for is asked for anew at its time.
+    /// The server was not there, or the version is gone: what was to be waited for is asked for anew at its time.
     pub(super) fn broke_off(&mut self) {
         self.awaited = None;
     }
@@ -320,7 +345,7 @@ mod tests {
                 Some(Look::Versions) => looks += 1,
                 None => panic!("nothing is due after five minutes"),
             }
-            ladder.begins(due.unwrap_or(Look::Count), now);
+            ladder.begins(due.unwrap_or(Look::Count), false, now);
         }
         assert_eq!(counts + looks, 24 * 12);
         assert!((3..=5).contains(&looks), "{looks}");
@@ -330,7 +355,7 @@ mod tests {
     fn a_watch_that_does_not_get_to_the_version_of_a_count_is_stale_in_time() {
         let now = Instant::now();
         let mut ladder = ladder(now);
-        ladder.begins(Look::Count, now);
+        ladder.begins(Look::Count, false, now);
         ladder.looked("20", "20", now);
         assert_eq!(ladder.stale_at(), None, "it is there already");
         ladder.looked("30", "20", now);
@@ -351,6 +376,39 @@ mod tests {
         ladder.looked("30", "20", now);
         ladder.listed("40", now);
         assert_eq!(ladder.stale_at(), None);
+    }
+
+    #[test]
+    fn a_watch_that_is_cut_again_and_again_has_to_get_on_all_the_same() {
+        let now = Instant::now();
+        let mut ladder = ladder(now);
+        ladder.looked("30", "20", now);
+        ladder.begins(Look::Count, false, now + MINUTE);
+        ladder.looked("40", "20", now + MINUTE);
+        ladder.resumed(now + MINUTE);
+        assert_eq!(ladder.stale_at(), Some(now + 2 * MINUTE));
+        ladder.resumed(now + 2 * MINUTE);
+        assert_eq!(ladder.stale_at(), Some(now + 2 * MINUTE + MINUTE / 2));
+    }
+
+    #[test]
+    fn a_watch_that_was_slow_and_missed_nothing_is_given_more_time() {
+        let now = Instant::now();
+        let mut ladder = ladder(now);
+        let patience = |ladder: &mut Ladder| {
+            ladder.looked("30", "20", now);
+            ladder.stale_at().map(|at| at - now)
+        };
+        for minutes in [2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(patience(&mut ladder), Some(minutes * MINUTE));
+            ladder.begins(Look::Versions, true, now);
+        }
+        ladder.was_right();
+        assert_eq!(patience(&mut ladder), Some(2 * MINUTE));
+        ladder.begins(Look::Versions, true, now);
+        ladder.looked("30", "20", now);
+        ladder.told("30", false);
+        assert_eq!(patience(&mut ladder), Some(2 * MINUTE), "it got there");
     }
 
     #[test]
@@ -403,7 +461,7 @@ mod tests {
     fn what_is_forgotten_brings_the_look_at_all_forward_but_not_too_often() {
         let now = Instant::now();
         let mut ladder = ladder(now);
-        ladder.begins(Look::Versions, now);
+        ladder.begins(Look::Versions, false, now);
         ladder.forgotten("10", now + MINUTE);
         assert_eq!(ladder.between_watches(now + 59 * MINUTE), Some(Look::Count));
         assert_eq!(ladder.between_watches(now + 60 * MINUTE), Some(Look::Versions));
