@@ -179,21 +179,20 @@ impl<'a> Board<'a> {
     fn level(&mut self) {
         let mut moves = 0;
         for _ in 0..self.items.len() {
-            let by_load = |member: &usize| self.loads[*member];
-            let (Some(high), Some(low)) = (
-                (0..self.loads.len()).max_by_key(by_load),
-                (0..self.loads.len()).min_by_key(by_load),
-            ) else {
-                return;
-            };
-            let over = self.loads[high] as f64 > self.bound;
+            let mut by_load: Vec<usize> = (0..self.loads.len()).collect();
+            by_load.sort_by_key(|member| std::cmp::Reverse(self.loads[*member]));
+            let Some(&low) = by_load.last() else { return };
             let under = (self.loads[low] as f64) < UNDER * self.mean;
-            if !over && !under {
-                return;
-            }
-            let Some(at) = self.best_move(high, low, over) else {
-                return;
-            };
+            // The heaviest may have nothing to give: one great cluster, or pinned ones.
+            let found = by_load.into_iter().find_map(|high| {
+                let over = self.loads[high] as f64 > self.bound;
+                if over || under {
+                    self.best_move(high, low, over)
+                } else {
+                    None
+                }
+            });
+            let Some(at) = found else { return };
             if self.places[at].is_some_and(|place| place.ease == Ease::Settled) {
                 moves += 1;
                 if moves > MOVES_MAX {

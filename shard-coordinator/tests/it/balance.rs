@@ -172,3 +172,27 @@ fn without_members_nothing_is_placed_and_with_one_everything() {
     assert_eq!(balance(&members(1), &items).len(), 5);
     assert!(balance(&members(3), &[]).is_empty());
 }
+
+#[test]
+fn a_new_shard_is_given_some_though_the_heaviest_has_nothing_to_give() {
+    let members = members(3);
+    let item = |number: usize, cost: u64, owner: &str| Item {
+        cluster: ClusterId::new(&format!("https://{number}")),
+        cost,
+        pin: None,
+        owner: Some(ShardId::new(owner)),
+    };
+    let mut items = vec![item(0, 1000, "shard-0")];
+    items.extend((1..=50).map(|number| item(number, 18, "shard-1")));
+    let places = at_rest(&members, &items);
+    let lightest = members
+        .iter()
+        .map(|member| {
+            let own = items.iter().filter(|item| places[&item.cluster] == member.id);
+            own.map(|item| item.cost).sum::<u64>()
+        })
+        .min();
+    // Half of the mean is 316.7, and it takes no more moves than that.
+    assert_eq!(lightest, Some(324));
+    assert_eq!(moved(&items, &places), 18);
+}
