@@ -60,10 +60,13 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
                     continue;
                 }
             },
-            Event::ListEnd { resource_version } => match torn.take() {
-                None => Message::ListEnd(scope.clone(), resource_version),
-                Some(error) => Message::Failed(scope.clone(), error),
-            },
+            Event::ListEnd { resource_version } => {
+                looks.listed(torn.is_none());
+                match torn.take() {
+                    None => Message::ListEnd(scope.clone(), resource_version),
+                    Some(error) => Message::Failed(scope.clone(), error),
+                }
+            }
             Event::Live => Message::Live(scope.clone()),
             Event::Applied(bytes) => match shared.read(&bytes, &resource) {
                 Ok(resource) => Message::Upsert(resource),

@@ -13,12 +13,29 @@ pub(super) struct Looks {
     waiting: Vec<Looked>,
     /// Objects that are known in older versions than they were seen in. The next look is about them.
     unlike: Vec<(ResourceKey, String)>,
+    /// Lists in a row that could not be read whole.
+    torn: u32,
+    /// So many counts are not compared.
+    passed_over: u32,
 }
+
+/// Counts that are passed over after lists that could not be read whole: twice as many each time, up to this power of two.
+const PASSED_OVER_MAX: u32 = 6;
 
 impl Looks {
     /// An object was seen in this version, which is newer than what is known.
     pub(super) fn unlike(&mut self, seen: (ResourceKey, String)) {
         self.unlike.push(seen);
+    }
+
+    /// A list has come to its end. Where an object of it could not be read the count will differ, and another list would most
+    /// likely find the same.
+    pub(super) fn listed(&mut self, whole: bool) {
+        self.torn = if whole { 0 } else { self.torn.saturating_add(1) };
+        self.passed_over = match self.torn.min(PASSED_OVER_MAX) {
+            0 => 0,
+            torn => 1 << torn,
+        };
     }
 
     /// What can be compared now that `event` is about to be told.
@@ -29,9 +46,11 @@ impl Looks {
                 count,
                 due,
             } => {
+                let passes_over = count.is_some() && self.passed_over > 0;
+                self.passed_over -= u32::from(passes_over);
                 let mut looked = Looked {
                     at: resource_version.clone(),
-                    count: *count,
+                    count: count.filter(|_| !passes_over),
                     seen: std::mem::take(&mut self.unlike),
                 };
                 if count.is_some() {
@@ -48,7 +67,8 @@ impl Looks {
             }
             // The list tells everything.
             Event::ListStart => {
-                *self = Looks::default();
+                self.waiting.clear();
+                self.unlike.clear();
                 Vec::new()
             }
             _ => self
@@ -134,6 +154,21 @@ mod tests {
         let due = looks.due(&progress("40"));
         assert_eq!(due.len(), 1);
         assert_eq!(due[0].seen, [map("b"), map("a")]);
+    }
+
+    #[test]
+    fn counts_are_rare_where_lists_cannot_be_read_whole() {
+        let mut looks = Looks::default();
+        let mut until_compared = |whole| {
+            looks.listed(whole);
+            let compared = |_: &i32| looks.due(&audit("20", Some(3), true))[0].count.is_some();
+            (0..100).find(compared)
+        };
+        for counts in [2, 4, 8, 16, 32, 64, 64] {
+            assert_eq!(until_compared(false), Some(counts));
+        }
+        assert_eq!(until_compared(true), Some(0));
+        assert_eq!(until_compared(false), Some(2));
     }
 
     #[test]
