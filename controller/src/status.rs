@@ -380,8 +380,10 @@ mod tests {
     #[test]
     fn an_operation_is_written_over_only_as_it_is_known() {
         let with = |phase: &str| {
-            let mut app = Application::default();
-            app.operation = Some(argosy_api::v1alpha1::Operation::default());
+            let mut app = Application {
+                operation: Some(Default::default()),
+                ..Application::default()
+            };
             app.status.operation_state = (!phase.is_empty()).then(|| OperationState {
                 phase: phase.into(),
                 ..OperationState::default()
