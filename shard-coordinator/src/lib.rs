@@ -16,8 +16,9 @@
 //! A shard is an [`object::Incarnation`]: one unbroken hold of its lease. It owns a cluster if the cluster's record names
 //! that very incarnation. Only the owner gives a record away while its incarnation lasts; others may once it is *over*,
 //! which is a fact in the store: the lease was marked over by a write that named the version which had not changed for
-//! longer than its holder may write. A fact that once true stays true does no harm when it is read late, so views may be
-//! stale. Clocks matter in one place: the holder stops by itself, in time, on its own monotonic clock.
+//! longer than its holder may write. No incarnation comes again: a lease that was deleted is made anew under a higher term.
+//! Both that it owns and that it is over are believed of the store itself, not of a watch, which may tell of the past.
+//! Clocks matter in one place: the holder stops by itself, in time, on its own monotonic clock.
 
 pub mod assignment;
 pub mod balance;

@@ -142,14 +142,16 @@ pub struct Node {
     behind: Option<Time>,
     /// The highest revision of the coordinator's lease that was ever seen.
     elections: u64,
+    /// The store itself was asked for that, since everything was listed.
+    counted: bool,
     wanted: Option<BTreeMap<ClusterId, Wanted>>,
     costs: BTreeMap<ClusterId, u64>,
     unseen: BTreeMap<ClusterId, Option<i64>>,
     /// Writes so far.
     numbers: u64,
     pending: BTreeMap<Key, Pending>,
-    /// Reads under way, and the version that was known when they left.
-    reading: BTreeMap<Key, Option<Version>>,
+    /// Reads under way, when they left, and the version that was known then.
+    reading: BTreeMap<Key, (Time, Option<Version>)>,
     /// A renewal over this version may still arrive, as it left then.
     doubt: Option<(Version, Time)>,
     /// Objects that a call failed for are left alone until then.
@@ -211,17 +213,17 @@ struct Seen<T> {
     version: Version,
     /// When this version was first seen.
     since: Time,
-    /// The store itself has told so, by the answer to a read or a write. A watch may be behind, and even go back.
-    confirmed: bool,
+    /// When the store itself was asked, by a read or a write, that has told so. A watch may be behind, and even go back.
+    asked: Option<Time>,
 }
 
 impl<T> Seen<T> {
-    fn new(object: T, version: Version, since: Time, confirmed: bool) -> Self {
+    fn new(object: T, version: Version, since: Time, asked: Option<Time>) -> Self {
         Seen {
             object,
             version,
             since,
-            confirmed,
+            asked,
         }
     }
 }
@@ -285,6 +287,7 @@ impl Node {
             heard: 0,
             behind: None,
             elections: 0,
+            counted: false,
             wanted: None,
             costs: BTreeMap::new(),
             unseen: BTreeMap::new(),
@@ -344,10 +347,10 @@ impl Node {
                 }
                 let known = self.version(&key);
                 let told = version.clone();
-                let news = self.seen(now, object, version, false);
+                let news = self.seen(now, object, version, None);
                 // Old news, or what is known has been deleted without a word and made anew: the store knows.
                 if !news && known != Some(told) && !self.is_own(&key) && self.idle(now, &key) {
-                    self.read(key, out);
+                    self.read(now, key, out);
                 }
             }
             Event::Gone(key) => self.forget(now, &key),
@@ -414,7 +417,7 @@ impl Node {
     }
 
     /// A view counts if it is newer than what is known. True if it is.
-    fn seen(&mut self, now: Time, object: Object, version: Version, confirmed: bool) -> bool {
+    fn seen(&mut self, now: Time, object: Object, version: Version, asked: Option<Time>) -> bool {
         let known = match object.key() {
             Key::Shard(id) => self.shards.get(&id).map(|seen| seen.object.revision),
             Key::Election => self.election.as_ref().map(|seen| seen.object.revision),
@@ -422,12 +425,12 @@ impl Node {
         };
         let news = known.is_none_or(|known| known < object.revision());
         if news {
-            self.know(now, object, version, confirmed);
+            self.know(now, object, version, asked);
         }
         news
     }
 
-    fn know(&mut self, now: Time, object: Object, version: Version, confirmed: bool) {
+    fn know(&mut self, now: Time, object: Object, version: Version, asked: Option<Time>) {
         let seen = |before: Option<(&Version, Time)>| match before {
             Some((before, since)) if *before == version => since,
             _ => now,
@@ -439,19 +442,17 @@ impl Node {
             Object::Shard(lease) => {
                 let id = lease.holder.shard.clone();
                 let since = seen(place(self.shards.get(&id)));
-                self.shards
-                    .insert(id, Seen::new(lease, version, since, confirmed));
+                self.shards.insert(id, Seen::new(lease, version, since, asked));
             }
             Object::Election(election) => {
                 self.elections = self.elections.max(election.revision);
                 let since = seen(place(self.election.as_ref()));
-                self.election = Some(Seen::new(election, version, since, confirmed));
+                self.election = Some(Seen::new(election, version, since, asked));
             }
             Object::Record(record) => {
                 let id = record.cluster.clone();
                 let since = seen(place(self.records.get(&id)));
-                self.records
-                    .insert(id, Seen::new(record, version, since, confirmed));
+                self.records.insert(id, Seen::new(record, version, since, asked));
             }
         }
     }
@@ -473,8 +474,8 @@ impl Node {
         }
     }
 
-    /// Where the counts of a record begin that is made now: above those of every record that was made under an earlier
-    /// write of the coordinator's lease.
+    /// Where the counts of a record or a shard's lease begin that is made now: above those of every one that was made under
+    /// an earlier write of the coordinator's lease. So whoever was deleted does not come again under the same name.
     fn first_count(&self) -> u64 {
         self.elections * REVISIONS
     }
@@ -498,7 +499,7 @@ impl Node {
                 // The watch may have told already what others made of it since.
                 match pending.object {
                     Some(object) => {
-                        self.seen(now, object.clone(), version, true);
+                        self.seen(now, object.clone(), version, Some(pending.first));
                         self.written(pending.first, &object, out);
                     }
                     None if self.version(&key) == pending.expect => self.forget(now, &key),
@@ -506,24 +507,25 @@ impl Node {
                 }
             }
             // Another attempt at the same write is under way, or has made it: the answer to a read tells.
-            Outcome::Conflict | Outcome::Unknown if own => self.read(key, out),
+            Outcome::Conflict | Outcome::Unknown if own => self.read(now, key, out),
             Outcome::Conflict | Outcome::Unknown => {
                 self.pending.remove(&key);
-                self.read(key, out);
+                self.read(now, key, out);
             }
         }
     }
 
     fn fetched(&mut self, now: Time, key: Key, found: Option<(Object, Version)>, out: &mut Out) {
-        let before = self.reading.remove(&key).flatten();
+        let (asked, before) = self.reading.remove(&key).unwrap_or((now, None));
         let known = self.version(&key);
         if known.is_some() && known != before && known != found.as_ref().map(|(_, version)| version.clone()) {
             // Something else was heard while the answer was on its way. Which of the two is newer, the store knows.
-            self.read(key, out);
+            self.read(now, key, out);
             return;
         }
+        self.counted |= key == Key::Election;
         match found {
-            Some((object, version)) => self.know(now, object, version, true),
+            Some((object, version)) => self.know(now, object, version, Some(asked)),
             None => {
                 self.forget(now, &key);
                 if let Key::Cluster(cluster) = &key
@@ -600,9 +602,9 @@ impl Node {
         out.push(Effect::Delete(key, version, self.numbers));
     }
 
-    fn read(&mut self, key: Key, out: &mut Out) {
+    fn read(&mut self, now: Time, key: Key, out: &mut Out) {
         if !self.reading.contains_key(&key) {
-            self.reading.insert(key.clone(), self.version(&key));
+            self.reading.insert(key.clone(), (now, self.version(&key)));
             out.push(Effect::Read(key));
         }
     }

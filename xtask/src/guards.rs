@@ -30,7 +30,7 @@ const WORLD: &str = "shard-coordinator/simulation/src/world.rs";
 const SEEDS: &str = "20000";
 
 #[rustfmt::skip]
-const GUARDS: [Guard; 39] = [
+const GUARDS: [Guard; 42] = [
     // The holder's own clock.
     Guard { name: "writes begin and end within the lease", file: NODE,
         with: "start: *sent + self.timing.write,\n                end: *sent + self.timing.duration,",
@@ -58,8 +58,10 @@ const GUARDS: [Guard; 39] = [
     Guard { name: "a lease that is not there proves nothing", file: COORDINATE,
         with: "None => Owner::Lost(owner.clone()),", without: "None => Owner::Nobody," },
     Guard { name: "what a dead process of the pod sent is waited for by others", file: COORDINATE,
-        with: "followed.is_some_and(|since| now - *since < self.timing.expiry())",
-        without: "followed.is_some_and(|since| now - *since < Time::ZERO)" },
+        with: "followed.is_none_or(|since| now - *since >= self.timing.expiry())",
+        without: "followed.is_none_or(|since| now - *since >= Time::ZERO)" },
+    Guard { name: "that an owner is over is the store's own word", file: COORDINATE,
+        with: "landed && self.store_says(now, owner, since, out)", without: "landed && since >= Time::ZERO" },
     Guard { name: "and by its follower, before it hands over", file: HOLD,
         with: "Phase::Owned if now < self.wire => {}", without: "Phase::Owned if now < self.wire && false => {}" },
     // Deleted objects.
@@ -71,6 +73,12 @@ const GUARDS: [Guard; 39] = [
         with: "epoch: count,", without: "epoch: 1," },
     Guard { name: "counts of new records lie above earlier ones", file: COORDINATE,
         with: "revision: count,", without: "revision: 1," },
+    Guard { name: "terms of new leases lie above earlier ones", file: LEASE,
+        with: ".max(lease.map_or(self.first_count(), |lease| lease.holder.term));",
+        without: ".max(lease.map_or(0, |lease| lease.holder.term));" },
+    Guard { name: "counts of new leases lie above earlier ones", file: LEASE,
+        with: "revision: lease.map_or(self.first_count(), |lease| lease.revision) + 1,",
+        without: "revision: lease.map_or(0, |lease| lease.revision) + 1," },
     Guard { name: "terms lie above those that records name", file: LEASE,
         with: "terms.max().unwrap_or(0).max(self.last_term)", without: "terms.max().unwrap_or(0).min(0)" },
     Guard { name: "a lease whose term has been borne is let go", file: LEASE,
@@ -97,7 +105,7 @@ const GUARDS: [Guard; 39] = [
     Guard { name: "news on the way of an answer is asked for again", file: NODE,
         with: "if known.is_some() && known != before &&", without: "if false && known.is_some() && known != before &&" },
     Guard { name: "whoever has lost its lease learns everything anew", file: LEASE,
-        with: "        self.shards.clear();\n        self.records.clear();\n        self.election = None;\n        self.listed = false;\n        self.listing = None;\n        out.push(Effect::List);\n",
+        with: "        self.shards.clear();\n        self.records.clear();\n        self.election = None;\n        self.listed = false;\n        self.counted = false;\n        self.listing = None;\n        out.push(Effect::List);\n",
         without: "" },
     Guard { name: "everything is listed anew once in a while", file: NODE,
         with: "|| now - since >= self.timing.relist) {", without: "|| (now - since >= self.timing.relist && false)) {" },

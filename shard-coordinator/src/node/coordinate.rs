@@ -74,11 +74,13 @@ impl Node {
             _ if mine => true,
             _ => {
                 self.lead = None;
-                let vacant = election
-                    .object
-                    .holder
-                    .as_ref()
-                    .is_none_or(|holder| matches!(self.owner(holder), Owner::Nobody));
+                let vacant = match &election.object.holder {
+                    Some(holder) if matches!(self.owner(holder), Owner::Nobody) => {
+                        self.store_says(now, holder, election.since, out)
+                    }
+                    Some(_) => false,
+                    None => true,
+                };
                 self.stop.is_none() && (vacant || now - election.since >= self.timing.expiry())
             }
         };
@@ -144,10 +146,34 @@ impl Node {
         }
     }
 
-    /// Whether writes of this owner, which is over, may still arrive.
-    fn on_the_wire(&self, now: Time, owner: Option<&Incarnation>) -> bool {
-        let followed = owner.and_then(|owner| self.followed.get(owner));
-        followed.is_some_and(|since| now - *since < self.timing.expiry())
+    /// Whether others may have the cluster of this owner, which is over by what is known: the store says so itself, and no
+    /// write of it can still arrive.
+    fn is_past(
+        &mut self,
+        now: Time,
+        cluster: &ClusterId,
+        owner: Option<&Incarnation>,
+        out: &mut Out,
+    ) -> bool {
+        let Some(owner) = owner else { return true };
+        let since = self.records.get(cluster).map_or(now, |seen| seen.since);
+        let followed = self.followed.get(owner);
+        let landed = followed.is_none_or(|since| now - *since >= self.timing.expiry());
+        landed && self.store_says(now, owner, since, out)
+    }
+
+    /// Whether what is known of somebody's lease is the store's own word, asked after that which names them was seen as it
+    /// is: a watch may tell of a time before they began. If not, it is asked.
+    fn store_says(&mut self, now: Time, named: &Incarnation, since: Time, out: &mut Out) -> bool {
+        let asked = self.shards.get(&named.shard).and_then(|seen| seen.asked);
+        if named.shard == self.identity.shard || asked.is_some_and(|asked| asked >= since) {
+            return true;
+        }
+        let key = Key::Shard(named.shard.clone());
+        if self.idle(now, &key) {
+            self.read(now, key, out);
+        }
+        false
     }
 
     /// Shards that take clusters.
@@ -250,7 +276,7 @@ impl Node {
             .map_or(Owner::Nobody, |owner| self.owner(owner))
         {
             Owner::Nobody => {
-                if target.is_some() && !self.on_the_wire(now, record.owner.as_ref()) {
+                if target.is_some() && self.is_past(now, cluster, record.owner.as_ref(), out) {
                     let given = Record {
                         cost,
                         ..record.given_to(target)
@@ -305,7 +331,7 @@ impl Node {
             holder: owner,
             boot: "".into(),
             over: false,
-            revision: known.unwrap_or(0) + 1,
+            revision: known.unwrap_or(self.first_count()) + 1,
             renewals: 0,
             ordinal: None,
             drain: false,
@@ -326,7 +352,7 @@ impl Node {
             return;
         };
         match self.owner(owner) {
-            Owner::Nobody if self.on_the_wire(now, Some(owner)) => {}
+            Owner::Nobody if !self.is_past(now, cluster, Some(owner), out) => {}
             Owner::Nobody => self.put(now, Object::Record(object.given_to(None)), out),
             Owner::Lost(owner) => self.stand_in(now, owner, out),
             Owner::Alive(_) => {

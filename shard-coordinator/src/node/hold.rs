@@ -15,7 +15,7 @@ impl Node {
             .values()
             .filter(|seen| self.concerns(&own, &seen.object));
         let seen: Vec<(Record, bool)> = concerned
-            .map(|seen| (seen.object.clone(), seen.confirmed))
+            .map(|seen| (seen.object.clone(), seen.asked.is_some()))
             .collect();
         for (record, confirmed) in &seen {
             self.follow(now, &own, record, *confirmed, out);
@@ -54,7 +54,7 @@ impl Node {
         let held = self.held.get(cluster).map(|held| held.epoch);
         if mine && !confirmed && held.is_none_or(|epoch| epoch < record.epoch) {
             if self.idle(now, &key) {
-                self.read(key, out);
+                self.read(now, key, out);
             }
             return;
         }
@@ -165,7 +165,7 @@ impl Node {
             .collect();
         for key in missing {
             if self.idle(now, &key) {
-                self.read(key, out);
+                self.read(now, key, out);
             }
         }
     }
@@ -197,7 +197,7 @@ impl Node {
             if held.phase != Phase::Owned && !confirmed {
                 // A view of the past, perhaps of before it was given away.
                 if self.idle(now, &key) {
-                    self.read(key, out);
+                    self.read(now, key, out);
                 }
             } else if held.phase != Phase::Owned {
                 // Called off.

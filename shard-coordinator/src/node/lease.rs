@@ -35,6 +35,13 @@ impl Node {
         if !ended && !self.identity.alone {
             return;
         }
+        // One that was deleted is made anew under a term and a count that no view of the past has: what is over stays over.
+        if known.is_none() && !self.counted {
+            if self.idle(now, &Key::Election) {
+                self.read(now, Key::Election, out);
+            }
+            return;
+        }
         let wire = if ended {
             Time::ZERO
         } else {
@@ -43,7 +50,7 @@ impl Node {
         let lease = known.map(|known| &known.object);
         let term = self
             .highest_term()
-            .max(lease.map_or(0, |lease| lease.holder.term));
+            .max(lease.map_or(self.first_count(), |lease| lease.holder.term));
         let taken = ShardLease {
             holder: Incarnation {
                 shard: self.identity.shard.clone(),
@@ -51,7 +58,7 @@ impl Node {
             },
             boot: self.identity.boot.clone(),
             over: false,
-            revision: lease.map_or(0, |lease| lease.revision) + 1,
+            revision: lease.map_or(self.first_count(), |lease| lease.revision) + 1,
             renewals: 0,
             ordinal: self.identity.ordinal,
             drain: lease.is_some_and(|lease| lease.drain),
@@ -89,7 +96,7 @@ impl Node {
             // The watch says that it is gone: only the store itself is believed.
             let key = Key::Shard(self.identity.shard.clone());
             if self.idle(now, &key) {
-                self.read(key, out);
+                self.read(now, key, out);
             }
             return;
         };
@@ -138,7 +145,7 @@ impl Node {
             && rested
         {
             // Whether it was done is still not known.
-            self.read(key, out);
+            self.read(now, key, out);
             return;
         }
         let Some(pending) = self.pending.get_mut(&key) else {
@@ -228,6 +235,7 @@ impl Node {
         self.records.clear();
         self.election = None;
         self.listed = false;
+        self.counted = false;
         self.listing = None;
         out.push(Effect::List);
         // The margin: servers measure the time that they are given on clocks of their own.

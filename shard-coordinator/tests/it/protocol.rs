@@ -223,7 +223,11 @@ fn a_container_started_again_in_its_pod_takes_its_clusters_back_at_once() {
 fn a_shard_that_is_told_to_end_hands_over_to_a_warm_successor_and_leaves() {
     let mut world = World::new(&["a", "b"]);
     world.pass(60 * SECOND);
-    let cluster = if world.owner("c1") == "a#1" { "c1" } else { "c2" };
+    let (cluster, other) = match world.owner("c1").as_str() {
+        "a#1" => ("c1", "c2"),
+        _ => ("c2", "c1"),
+    };
+    let successor = world.owner(other);
     world.log.clear();
     world.tell("a", Event::Stop);
     world.pass(3 * SECOND);
@@ -243,7 +247,7 @@ fn a_shard_that_is_told_to_end_hands_over_to_a_warm_successor_and_leaves() {
         world.log.iter().position(|line| *line == expected[0])
             < world.log.iter().position(|line| *line == expected[1])
     );
-    assert_eq!(world.owner(cluster), "b#1");
+    assert_eq!(world.owner(cluster), successor);
 }
 
 #[test]
@@ -331,4 +335,68 @@ fn a_view_of_the_past_makes_no_owner() {
     let past = Object::Record(Record { owner: own, ..old });
     world.tell("a", Event::Seen(past, "past".into()));
     assert!(world.log.is_empty(), "the store was asked first: {:?}", world.log);
+}
+
+/// `b` owns both clusters, and the lease of `a`, whose second process has died, is there no more.
+fn without_the_lease_of_a() -> (World, Object) {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    world.start("a");
+    world.pass(20 * SECOND);
+    let key = Key::Shard(ShardId::new("a"));
+    let (old, _) = world.store[&key].clone();
+    world.nodes.remove("a");
+    world.pass(40 * SECOND);
+    assert_eq!(world.owner("c1"), world.owner("c2"), "b has both");
+    world.store.remove(&key);
+    world.tell("b", Event::Gone(key));
+    (world, old)
+}
+
+#[test]
+fn a_deleted_lease_comes_again_with_higher_counts_so_no_view_of_the_past_ends_it() {
+    let (mut world, old) = without_the_lease_of_a();
+    world.start("a");
+    world.pass(60 * SECOND);
+    let own = world.nodes["a"].own().cloned().unwrap();
+    let (Object::Shard(lease), _) = &world.store[&Key::Shard(own.shard.clone())] else {
+        panic!("a lease");
+    };
+    let Object::Shard(before) = &old else {
+        panic!("a lease");
+    };
+    assert!(own.term > before.holder.term, "{own} after {}", before.holder);
+    assert!(lease.revision - lease.renewals > before.revision);
+    let own = own.to_string();
+    let cluster = if world.owner("c1") == own { "c1" } else { "c2" };
+    assert_eq!(world.owner(cluster), own, "it has been given one again");
+    world.log.clear();
+    world.tell("b", Event::Seen(old, "old".into()));
+    world.pass(2 * SECOND);
+    assert!(world.log.is_empty(), "{:?}", world.log);
+    assert_eq!(world.owner(cluster), own);
+}
+
+#[test]
+fn that_somebody_is_over_is_the_stores_own_word() {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    let coordinator = |world: &World| match &world.store[&Key::Election].0 {
+        Object::Election(election) => election.holder.clone(),
+        other => panic!("{other:?}"),
+    };
+    let before = coordinator(&world);
+    world.log.clear();
+    for (name, other) in [("a", "b"), ("b", "a")] {
+        let own = world.nodes[name].own().cloned().unwrap();
+        let Object::Shard(mut past) = world.store[&Key::Shard(own.shard)].0.clone() else {
+            panic!("a lease");
+        };
+        // Of before somebody had deleted everything, counts included: names come again.
+        (past.revision, past.over) = (past.revision + 1000, true);
+        world.tell(other, Event::Seen(Object::Shard(past), "past".into()));
+        world.pass(3 * SECOND);
+        assert!(world.log.is_empty(), "{name} holds its lease: {:?}", world.log);
+        assert_eq!(coordinator(&world), before);
+    }
 }
