@@ -21,7 +21,12 @@ pub(super) struct Decoder<'a> {
     section: &'a [u8],
     /// Namespace, uid and version as text, made when the first register is asked for.
     texts: OnceCell<[String; 3]>,
+    /// Where each of the locals begins, made when the first one far behind is asked for.
+    local_starts: OnceCell<Vec<usize>>,
 }
+
+/// So many locals are passed over to get to one.
+const LOCALS_FEW: usize = 16;
 
 impl<'a> Decoder<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
@@ -40,6 +45,7 @@ impl<'a> Decoder<'a> {
             locals: Reader(reader.block()),
             section: reader.0,
             texts: OnceCell::new(),
+            local_starts: OnceCell::new(),
         }
     }
 
@@ -159,6 +165,26 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    fn local(&self, number: usize) -> Raw<'a> {
+        let mut locals = self.locals;
+        if number < LOCALS_FEW {
+            for _ in 0..number {
+                locals.value();
+            }
+            return locals.value();
+        }
+        let starts = || {
+            let mut starts = Vec::new();
+            while !locals.is_empty() {
+                starts.push(self.locals.0.len() - locals.0.len());
+                locals.value();
+            }
+            starts
+        };
+        let start = self.local_starts.get_or_init(starts)[number];
+        Reader(&self.locals.0[start..]).value()
+    }
+
     /// The string that a value is.
     fn text(&self, raw: Raw<'_>) -> Cow<'_, str> {
         match raw {
@@ -183,13 +209,7 @@ impl<'a> Decoder<'a> {
                 Cow::Owned(text)
             }
             Raw::Register(register) => Cow::Borrowed(self.register(register)),
-            Raw::Local(number) => {
-                let mut locals = self.locals;
-                for _ in 0..number {
-                    locals.value();
-                }
-                Cow::Owned(self.text(locals.value()).into_owned())
-            }
+            Raw::Local(number) => self.text(self.local(number)),
             _ => unreachable!("only strings are read as strings"),
         }
     }

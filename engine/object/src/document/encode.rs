@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
+use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
 use super::code::{Raw, Register, Squeezed, Style, Write, shape_head, used_by_section, used_by_values};
@@ -31,6 +32,8 @@ const PARTS_LEN: std::ops::Range<usize> = 4..300;
 const REGISTER_LEN_MIN: usize = 5;
 /// Values worth a place among the locals.
 const LOCAL_FROM: usize = 10;
+/// So many locals are looked through one by one. Most documents have no more.
+const LOCALS_FEW: usize = 32;
 /// Texts worth compressing.
 const SQUEEZE_FROM: usize = 128;
 /// Shorter JSON in a string is text like any other.
@@ -60,18 +63,34 @@ struct Encoder<'a> {
 /// Texts that are a document's own.
 struct Locals<'a> {
     known: Vec<(u64, &'a str)>,
+    /// Places in `known` by hash, once there are many.
+    index: HashTable<u32>,
     bytes: BumpVec<'a, u8>,
 }
 
 impl<'a> Locals<'a> {
     fn find(&self, hash: u64, text: &str) -> Option<usize> {
-        self.known.iter().position(|known| *known == (hash, text))
+        if self.known.len() <= LOCALS_FEW {
+            return self.known.iter().position(|known| *known == (hash, text));
+        }
+        let found = self
+            .index
+            .find(hash, |at| self.known[*at as usize] == (hash, text));
+        found.map(|at| *at as usize)
     }
 
     fn add(&mut self, hash: u64, text: &'a str, value: &[u8]) -> usize {
         self.known.push((hash, text));
         self.bytes.raw(value);
-        self.known.len() - 1
+        let len = self.known.len();
+        if len > LOCALS_FEW {
+            let from = if len == LOCALS_FEW + 1 { 0 } else { len - 1 };
+            for at in from..len {
+                let hash_of = |at: &u32| self.known[*at as usize].0;
+                self.index.insert_unique(self.known[at].0, at as u32, hash_of);
+            }
+        }
+        len - 1
     }
 }
 
@@ -93,6 +112,7 @@ pub(super) fn encode(node: Node<'_>, bump: &Bump) -> Box<[u8]> {
         leaves: Vec::with_capacity(STEPS_LEN / 2),
         locals: RefCell::new(Locals {
             known: Vec::new(),
+            index: HashTable::new(),
             bytes: BumpVec::new_in(bump),
         }),
     };

@@ -30,9 +30,7 @@ pub(super) fn read(text: &str) -> Option<Typed<'_>> {
     let bytes = text.as_bytes();
     let (first, last) = (*bytes.first()?, *bytes.last()?);
     if bytes.len() == 20 && last == b'Z' && bytes[10] == b'T' {
-        return time(bytes)
-            .filter(|time| time_text(*time) == text)
-            .map(Typed::Time);
+        return time(bytes).map(Typed::Time);
     }
     if bytes.len() == 36 && bytes[8] == b'-' {
         return uuid(bytes).map(Typed::Uuid);
@@ -42,10 +40,9 @@ pub(super) fn read(text: &str) -> Option<Typed<'_>> {
             return text.parse().ok().map(Typed::Digits);
         }
         if (7..=15).contains(&bytes.len()) && bytes.contains(&b'.') {
+            // There is one spelling only: zeros in front are refused.
             let address: Option<std::net::Ipv4Addr> = text.parse().ok();
-            return address
-                .filter(|address| address.to_string() == text)
-                .map(|address| Typed::Ipv4(address.octets()));
+            return address.map(|address| Typed::Ipv4(address.octets()));
         }
     }
     if bytes.len() >= HEX_LEN_MIN && hex_digit(last).is_some() {
@@ -117,7 +114,11 @@ pub(super) fn time_text(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// Of 20 bytes, of which `T` and `Z` are known to be there. What is taken is written the same way again.
 fn time(text: &[u8]) -> Option<i64> {
+    if [text[4], text[7], text[13], text[16]] != *b"--::" {
+        return None;
+    }
     let number = |from: usize, to: usize| {
         text[from..to].iter().try_fold(0i64, |number, byte| {
             byte.is_ascii_digit()
@@ -126,6 +127,16 @@ fn time(text: &[u8]) -> Option<i64> {
     };
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 => 28 + i64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=days).contains(&day) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
     let year = year - i64::from(month <= 2);
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -146,7 +157,11 @@ fn uuid(text: &[u8]) -> Option<[u8; 16]> {
             at += 1;
         }
     }
-    unhex(&digits)?.try_into().ok()
+    let mut out = [0; 16];
+    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
+    }
+    Some(out)
 }
 
 fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
@@ -187,8 +202,25 @@ mod tests {
             "2026-13-01T00:00:00Z",
             "2026-01-01T24:00:00Z",
             "2026-01-01t00:00:00Z",
+            "2025-02-29T00:00:00Z",
+            "2100-02-29T00:00:00Z",
+            "2026-04-31T00:00:00Z",
+            "2026-00-01T00:00:00Z",
+            "2026-01-00T00:00:00Z",
+            "2026-01-01T00:60:00Z",
+            "2026-01-01T00:00:60Z",
+            "2026/01/01T00:00:00Z",
+            "2026-01-01T00.00.00Z",
         ] {
             assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_day_of_four_hundred_years_comes_back() {
+        for day in -400..146_100 {
+            let seconds = day * 86_400 + 86_399;
+            assert_eq!(read(&time_text(seconds)), Some(Typed::Time(seconds)));
         }
     }
 

@@ -168,3 +168,15 @@ fn threads_that_keep_and_drop_the_same_things_do_not_disturb_each_other() {
         }
     });
 }
+
+#[test]
+fn a_document_of_very_many_texts_comes_back() {
+    let text = |number: usize| format!("a text of its own, {number:x}: {:x}", number * 7_919 * 104_729);
+    let once: Vec<String> = (0..20_000).map(text).collect();
+    let twice: Vec<String> = (0..20_000).rev().map(text).collect();
+    let value = json!({"metadata": {"name": "many"}, "once": once, "twice": twice});
+    let document = Document::from_value(&value);
+    assert_eq!(document.value(), value);
+    assert_eq!(document.str_at(&["metadata", "name"]).as_deref(), Some("many"));
+    assert_eq!(document.value_at(&["twice"]).as_ref(), value.get("twice"));
+}
