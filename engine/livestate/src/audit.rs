@@ -7,7 +7,7 @@ use crate::relist::Scope;
 use crate::resource::is_older;
 
 /// What a look at the server has told of one kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
     /// At this version. Everything up to it is to have been told before this is compared with what is known.
     pub at: String,
@@ -15,6 +15,8 @@ pub struct Looked {
     pub count: Option<u64>,
     /// Objects that were there, or went, at these versions.
     pub seen: Vec<(ResourceKey, String)>,
+    /// Objects that were there and are not known, with their uids.
+    pub strangers: Vec<(ResourceKey, String)>,
 }
 
 /// A change that was not told.
@@ -27,14 +29,22 @@ pub enum Missed {
 }
 
 impl ClusterState {
-    /// What was missed, if anything was. Objects that are not known tell nothing here: they may have gone since. If they have
-    /// not, the count tells.
+    /// What was missed, if anything was. Of objects that were seen and are not known only those tell something that were there
+    /// at the version of the look, and of which it is not known that they have gone since: where as many come as go, the count
+    /// does not tell.
     pub fn missed(&mut self, scope: &Scope, looked: &Looked) -> Option<Missed> {
         let behind = looked
             .seen
             .iter()
             .find(|(key, version)| self.view.is_behind(key, version));
         if let Some((key, _)) = behind {
+            return Some(Missed::Of(key.clone()));
+        }
+        let stranger = looked
+            .strangers
+            .iter()
+            .find(|(key, uid)| self.is_stranger(key, uid));
+        if let Some((key, _)) = stranger {
             return Some(Missed::Of(key.clone()));
         }
         let count = looked.count?;

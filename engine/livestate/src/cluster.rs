@@ -32,6 +32,14 @@ struct Unheard {
     namespace: Box<str>,
     /// A count has been compared since. The next one begins after that, and so after the object's end.
     counted: bool,
+    /// A list has begun since: the object is not in it, and the watch that follows it does not tell its end.
+    listing: bool,
+}
+
+impl Unheard {
+    fn is_in(&self, scope: &Scope) -> bool {
+        self.kind == scope.kind && (scope.namespace.is_empty() || *scope.namespace == *self.namespace)
+    }
 }
 
 /// The last objects that a watch has told the end of: tokens of their uids, and at which version that was. An API server
@@ -39,7 +47,7 @@ struct Unheard {
 #[derive(Default)]
 struct Gone {
     order: VecDeque<u64>,
-    at: HashMap<u64, Box<str>>,
+    at: HashMap<u64, Option<u64>>,
 }
 
 /// So many of them are remembered.
@@ -50,12 +58,10 @@ impl Gone {
         if deletion.uid.is_empty() || deletion.resource_version.is_empty() {
             return;
         }
+        // Versions that are no numbers cannot be compared.
+        let version = deletion.resource_version.parse().ok();
         let uid = token(&*deletion.uid);
-        if self
-            .at
-            .insert(uid, deletion.resource_version.as_str().into())
-            .is_none()
-        {
+        if self.at.insert(uid, version).is_none() {
             self.order.push_back(uid);
         }
         if self.order.len() > GONE_LEN
@@ -71,8 +77,9 @@ impl Gone {
 
     /// Whether this is news of an object from before its end.
     fn is_news_of(&self, resource: &Resource) -> bool {
-        let at = self.at.get(&token(&*resource.uid));
-        at.is_some_and(|at| is_older(&resource.resource_version, at))
+        let at = self.at.get(&token(&*resource.uid)).copied().flatten();
+        let version = || resource.resource_version.parse::<u64>();
+        at.is_some_and(|at| version().is_ok_and(|version| version < at))
     }
 }
 
@@ -132,6 +139,8 @@ pub struct Update {
     pub after: Document,
     /// Whether an Application tracks the object itself.
     pub tracked: bool,
+    /// It belongs to others than before: another Application tracks it, or it has other owners.
+    pub moved: bool,
 }
 
 /// Entries held, to see that what goes leaves nothing behind. (Which objects went last is remembered on purpose.)
@@ -171,6 +180,7 @@ impl ClusterState {
                 kind: key.group_kind(),
                 namespace: (*key.namespace).into(),
                 counted: false,
+                listing: false,
             };
             self.deleted.insert(Arc::from(uid), unheard);
         }
@@ -234,6 +244,11 @@ impl ClusterState {
         }
     }
 
+    /// Whether nothing has ever been told of an object, as far as is remembered.
+    pub(crate) fn is_stranger(&self, key: &ResourceKey, uid: &str) -> bool {
+        self.view.find(key).is_none() && !self.deleted.contains_key(uid) && !self.gone.contains(uid)
+    }
+
     pub(crate) fn upsert(&mut self, resource: Resource) -> Touched {
         let expected_to_go = !resource.uid.is_empty() && self.deleted.contains_key(&*resource.uid);
         if expected_to_go || self.gone.is_news_of(&resource) {
@@ -275,9 +290,7 @@ impl ClusterState {
     pub(crate) fn expects_deletions(&mut self, scope: &Scope) -> bool {
         let mut expects = false;
         self.deleted.retain(|_, unheard| {
-            if unheard.kind != scope.kind
-                || !(scope.namespace.is_empty() || *scope.namespace == *unheard.namespace)
-            {
+            if !unheard.is_in(scope) {
                 return true;
             }
             let waits = !std::mem::replace(&mut unheard.counted, true);
@@ -285,6 +298,20 @@ impl ClusterState {
             waits
         });
         expects
+    }
+
+    /// A list of the scope begins.
+    pub(crate) fn mark_deleted(&mut self, scope: &Scope) {
+        for unheard in self.deleted.values_mut() {
+            unheard.listing |= unheard.is_in(scope);
+        }
+    }
+
+    /// The list has come to its end. What has been known to be gone since before it began is not told any more; what went
+    /// meanwhile may be in it, or in what the watch tells from its version on.
+    pub(crate) fn forget_listed(&mut self, scope: &Scope) {
+        self.deleted
+            .retain(|_, unheard| !(unheard.listing && unheard.is_in(scope)));
     }
 
     pub(crate) fn forget_deleted(&mut self, kind: &GroupKind) {
@@ -297,13 +324,16 @@ impl ClusterState {
         let kind = self.kind_id(&resource.key);
         let row = Row::new(&resource, kind);
         let mut update = None;
+        let mut moved = true;
         let (id, change) = match before {
             Some(id) => {
                 let old = self.view.row(id).clone();
+                moved = row.app != old.app || row.owners != old.owners;
                 update = Some(Box::new(Update {
                     before: old.document.clone(),
                     after: row.document.clone(),
                     tracked: row.app.is_some(),
+                    moved,
                 }));
                 apps.extend(self.view.apps_of_row(&old));
                 self.exchange(id, Some(&old), Some(&row), resource.placement);
@@ -322,7 +352,9 @@ impl ClusterState {
             }
         };
         self.view.revision += 1;
-        apps.extend(self.view.apps_of_row(self.view.row(id)));
+        if moved {
+            apps.extend(self.view.apps_of_row(self.view.row(id)));
+        }
         Touched {
             key: resource.key,
             change,

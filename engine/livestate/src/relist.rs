@@ -58,6 +58,7 @@ impl ClusterState {
     /// A list begins. One of the same scope that has not come to its end is void.
     pub fn begin_relist(&mut self, scope: &Scope) {
         self.relists.insert(scope.clone(), Listed::default());
+        self.mark_deleted(scope);
     }
 
     /// An object of the list.
@@ -76,8 +77,7 @@ impl ClusterState {
         let Some(listed) = self.relists.remove(scope) else {
             return Vec::new();
         };
-        // Whatever was deleted before the list is not in it.
-        self.forget_deleted(&scope.kind);
+        self.forget_listed(scope);
         // A row that took the place of a listed one came by the watch and is newer than the list.
         let gone = |id: &RowId| {
             let row = self.view.row(*id);

@@ -60,6 +60,11 @@ impl Snapshot {
         Some(self.resource(self.find(key)?))
     }
 
+    /// Whether there is an object with this key.
+    pub fn contains(&self, key: &ResourceKey) -> bool {
+        self.find(key).is_some()
+    }
+
     /// The object with this uid.
     pub fn by_uid(&self, uid: &str) -> Option<Arc<Resource>> {
         Some(self.resource(self.find_uid(token(uid)).next()?))

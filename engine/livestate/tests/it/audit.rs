@@ -28,16 +28,43 @@ fn counted(at: &str, count: u64) -> Looked {
     Looked {
         at: at.to_owned(),
         count: Some(count),
-        seen: Vec::new(),
+        ..Looked::default()
     }
 }
 
 fn seen(name: &str, version: &str) -> Looked {
     Looked {
         at: "10".to_owned(),
-        count: None,
         seen: vec![(key("", "ConfigMap", name), version.to_owned())],
+        ..Looked::default()
     }
+}
+
+#[test]
+fn an_object_that_was_seen_and_is_not_known_was_missed_unless_it_has_gone() {
+    let mut state = three();
+    let stranger = |name: &str| Looked {
+        at: "10".to_owned(),
+        count: Some(3),
+        strangers: vec![(key("", "ConfigMap", name), name.to_owned())],
+        ..Looked::default()
+    };
+    let missed = Some(Missed::Of(key("", "ConfigMap", "d")));
+    assert_eq!(state.missed(&configs(), &stranger("d")), missed);
+    assert_eq!(
+        state.missed(&configs(), &stranger("a")),
+        None,
+        "it came meanwhile"
+    );
+    put(&mut state, "d", 11);
+    delete(&mut state, &key("", "ConfigMap", "d"), "d", 12);
+    assert_eq!(
+        state.missed(&configs(), &stranger("d")),
+        None,
+        "it went meanwhile"
+    );
+    state.confirm_deleted(&key("", "ConfigMap", "e"), "e");
+    assert_eq!(state.missed(&configs(), &stranger("e")), None);
 }
 
 #[test]

@@ -32,7 +32,14 @@ fn a_change_of_hands_concerns_both_applications() {
         Some("new"),
     );
     assert_eq!(apps(&touched), ["new", "old"]);
+    assert!(touched.update.unwrap().moved);
     assert!(state.snapshot().by_app("old").is_empty());
+    // Also if only the rules have changed, and the object is as it was.
+    let touched = state.retag(|_| Some("newest".into()));
+    assert_eq!(apps(&touched[0]), ["new", "newest"]);
+    assert!(touched[0].update.as_ref().unwrap().moved);
+    let same = object("v1", "ConfigMap", "a", "u1", 3, &[]);
+    assert!(!upsert(&mut state, &same, Some("newest")).update.unwrap().moved);
 }
 
 #[test]

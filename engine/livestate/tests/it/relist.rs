@@ -1,7 +1,7 @@
 use argosy_livestate::{Change, ClusterState, Scope};
 use argosy_object::GroupKind;
 
-use crate::{apps, key, object, resource, upsert};
+use crate::{apps, delete, key, object, resource, upsert};
 
 fn configs() -> Scope {
     Scope::all(GroupKind::new("", "ConfigMap"))
@@ -88,6 +88,28 @@ fn a_list_that_begins_again_counts_from_there() {
             .collect::<Vec<_>>(),
         ["a"]
     );
+}
+
+#[test]
+fn what_goes_during_a_list_does_not_come_back_with_late_news() {
+    let mut state = ClusterState::new();
+    three(&mut state);
+    state.confirm_deleted(&key("", "ConfigMap", "a"), "a");
+    state.begin_relist(&configs());
+    // The list was taken before this one went.
+    state.confirm_deleted(&key("", "ConfigMap", "b"), "b");
+    for name in ["b", "c"] {
+        state.relist(
+            &configs(),
+            *resource(&object("v1", "ConfigMap", name, name, 3, &[]), Some("shop")),
+        );
+    }
+    state.end_relist(&configs(), "40");
+    let late = object("v1", "ConfigMap", "b", "b", 41, &[]);
+    assert_eq!(upsert(&mut state, &late, Some("shop")).change, Change::Nothing);
+    delete(&mut state, &key("", "ConfigMap", "b"), "b", 42);
+    assert_eq!(state.footprint().deleted, 0);
+    assert_eq!(state.len(), 2);
 }
 
 #[test]
