@@ -308,10 +308,13 @@ fn known_types(config: &parsed::Settings) -> Vec<KnownType> {
         let (group, kind) = group_and_kind(key);
         for field in &found.known_type_fields {
             let known = match field.r#type.as_str() {
-                "core/Quantity" => KnownTypeKind::Quantity,
+                "core/Quantity" | "core/v1/ResourceList" => KnownTypeKind::Quantity,
                 "meta/v1/Duration" => KnownTypeKind::Duration,
-                // Whole core types only bring quantities into their usual form, which schemas do already.
-                _ => continue,
+                name if name.starts_with("core/v1/") => KnownTypeKind::Core,
+                name => {
+                    warn!(key, "argocd-cm: knownTypeFields: {name:?} is not known");
+                    continue;
+                }
             };
             types.push(KnownType {
                 group: group.into(),

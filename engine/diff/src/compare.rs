@@ -91,8 +91,10 @@ pub struct KnownType {
 /// Types that an operator can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownTypeKind {
-    /// `core/Quantity`
+    /// `core/Quantity`, and `core/v1/ResourceList`, which holds nothing else.
     Quantity,
+    /// Any other type of the core API (`core/v1/PodSpec`): amounts are quantities in it.
+    Core,
     /// `meta/v1/Duration`
     Duration,
 }

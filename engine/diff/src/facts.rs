@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use argosy_object::Value;
+use serde_json::json;
 
 /// Whether the kinds of a group are built into Kubernetes.
 pub(crate) fn is_native_group(group: &str) -> bool {
@@ -273,42 +274,91 @@ pub(crate) fn leaves_to_server(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether `value` is what the API server puts into the field `name` under `parent` (the nearest field above) if nobody states it.
-pub(crate) fn is_default(parent: &str, name: &str, value: &Value) -> bool {
+/// Whether `value` is what the API server puts into the field `name` if nobody states it. `parents` are the nearest field above and the
+/// one above that.
+pub(crate) fn is_default([parent, above]: [&str; 2], name: &str, value: &Value) -> bool {
     let parent = if parent.is_empty() { "/" } else { parent };
-    [parent, "*"].iter().any(|parent| {
-        DEFAULTS
-            .get(&(*parent, name))
-            .is_some_and(|defaults| defaults.contains(value))
-    })
+    [(above, parent), ("*", parent), ("*", "*")]
+        .iter()
+        .any(|(above, parent)| {
+            DEFAULTS
+                .get(&(*above, *parent, name))
+                .is_some_and(|defaults| defaults.contains(value))
+        })
 }
 
-/// Defaults by the field and the field above it; `*` for any, `/` for the object itself.
-static DEFAULTS: LazyLock<HashMap<(&'static str, &'static str), Vec<Value>>> = LazyLock::new(|| {
-    let mut table: HashMap<_, Vec<Value>> = HashMap::new();
+/// What the API server puts into a field if nobody states it, where that depends on the fields beside it; the outer nothing for a field
+/// of which that is not so, the inner one where it puts nothing.
+pub(crate) fn default_beside<'v>(
+    name: &str,
+    beside: impl Fn(&str) -> Option<&'v Value>,
+) -> Option<Option<Value>> {
+    let text = |name| beside(name).and_then(Value::as_str).unwrap_or_default();
+    let stated = |name| beside(name).is_some_and(|value| !value.is_null());
+    let default = match name {
+        "imagePullPolicy" => pull_policy(text("image")),
+        // Of a volume that is an image.
+        "pullPolicy" => pull_policy(text("reference")),
+        "policyTypes" => match beside("egress").and_then(Value::as_array) {
+            Some(rules) if !rules.is_empty() => json!(["Ingress", "Egress"]),
+            _ => json!(["Ingress"]),
+        },
+        "podReplacementPolicy" if stated("podFailurePolicy") => json!("Failed"),
+        "podReplacementPolicy" => json!("TerminatingOrFailed"),
+        "backoffLimit" if stated("backoffLimitPerIndex") => json!(i32::MAX),
+        "backoffLimit" => json!(6),
+        // With a parallelism of its own, a Job without a count of completions is a queue.
+        "completions" => return Some((!stated("parallelism")).then(|| json!(1))),
+        _ => return None,
+    };
+    Some(Some(default))
+}
+
+/// An image that is called `latest`, or nothing, is pulled each time.
+fn pull_policy(image: &str) -> Value {
+    let (named, digest) = match image.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (image, None),
+    };
+    let last = named.rsplit('/').next().unwrap_or_default();
+    let tag = last.split_once(':').map(|(_, tag)| tag);
+    match (tag, digest) {
+        (Some("latest"), _) | (None, None) => json!("Always"),
+        _ => json!("IfNotPresent"),
+    }
+}
+
+type DefaultsOf = HashMap<(&'static str, &'static str, &'static str), Vec<Value>>;
+
+/// Defaults by the field and the two above it; `*` for any, `/` for the object itself.
+static DEFAULTS: LazyLock<DefaultsOf> = LazyLock::new(|| {
+    let mut table = DefaultsOf::new();
     for line in DEFAULTS_TEXT.lines() {
         let mut words = line.split_whitespace();
-        let (Some(parent), Some(name), Some(json)) = (words.next(), words.next(), words.next()) else {
+        let (Some(parents), Some(name), Some(json)) = (words.next(), words.next(), words.next()) else {
             continue;
         };
+        let (above, parent) = match parents.split_once('/') {
+            Some((above, parent)) if !parent.is_empty() => (above, parent),
+            _ => ("*", parents),
+        };
         if let Ok(value) = serde_json::from_str(json) {
-            table.entry((parent, name)).or_default().push(value);
+            table.entry((above, parent, name)).or_default().push(value);
         }
     }
     table
 });
 
-/// One a line: parent, field, value. Two lines for one field: either value is a default (by image tag, by version of the server).
+/// One a line: parent (perhaps with the field above it and a slash before), field, value. Two lines for one field: either value is a default
+/// (of another kind, or version of the server).
 const DEFAULTS_TEXT: &str = r#"
 * protocol "TCP"
 * defaultMode 420
 * terminationMessagePath "/dev/termination-log"
 * terminationMessagePolicy "File"
-* imagePullPolicy "IfNotPresent"
-* imagePullPolicy "Always"
 * dnsPolicy "ClusterFirst"
 * schedulerName "default-scheduler"
-* terminationGracePeriodSeconds 30
+spec terminationGracePeriodSeconds 30
 * enableServiceLinks true
 * preemptionPolicy "PreemptLowerPriority"
 * serviceAccountName "default"
@@ -326,8 +376,6 @@ const DEFAULTS_TEXT: &str = r#"
 * allocateLoadBalancerNodePorts true
 * publishNotReadyAddresses false
 * completionMode "NonIndexed"
-* podReplacementPolicy "TerminatingOrFailed"
-* backoffLimit 6
 * manualSelector false
 * concurrencyPolicy "Allow"
 * successfulJobsHistoryLimit 3
@@ -347,12 +395,9 @@ const DEFAULTS_TEXT: &str = r#"
 * nodeAffinityPolicy "Honor"
 * nodeTaintsPolicy "Ignore"
 * suspend false
-* namespaceSelector {}
-* objectSelector {}
 spec restartPolicy "Always"
 spec securityContext {}
 spec replicas 1
-spec completions 1
 spec parallelism 1
 spec minReplicas 1
 spec type "ClusterIP"
@@ -367,11 +412,11 @@ strategy rollingUpdate {"maxSurge":"25%","maxUnavailable":"25%"}
 updateStrategy type "RollingUpdate"
 updateStrategy rollingUpdate {"partition":0}
 updateStrategy rollingUpdate {"maxSurge":0,"maxUnavailable":1}
-rollingUpdate partition 0
-rollingUpdate maxSurge "25%"
-rollingUpdate maxSurge 0
-rollingUpdate maxUnavailable "25%"
-rollingUpdate maxUnavailable 1
+strategy/rollingUpdate maxSurge "25%"
+strategy/rollingUpdate maxUnavailable "25%"
+updateStrategy/rollingUpdate maxSurge 0
+updateStrategy/rollingUpdate maxUnavailable 1
+updateStrategy/rollingUpdate partition 0
 livenessProbe timeoutSeconds 1
 livenessProbe periodSeconds 10
 livenessProbe successThreshold 1
@@ -393,6 +438,12 @@ resourceFieldRef divisor "0"
 serviceAccountToken expirationSeconds 3600
 volumes emptyDir {}
 paths pathType "ImplementationSpecific"
+webhooks namespaceSelector {}
+webhooks objectSelector {}
+matchConstraints namespaceSelector {}
+matchConstraints objectSelector {}
+matchResources namespaceSelector {}
+matchResources objectSelector {}
 webhooks timeoutSeconds 10
 webhooks failurePolicy "Fail"
 webhooks matchPolicy "Equivalent"
@@ -423,8 +474,6 @@ volumeClaimTemplates apiVersion "v1"
 exempt lendablePercent 0
 exempt nominalConcurrencyShares 0
 fileKeyRef optional false
-image pullPolicy "IfNotPresent"
-image pullPolicy "Always"
 limited lendablePercent 0
 limited nominalConcurrencyShares 30
 onPodConditions status "True"
@@ -438,17 +487,14 @@ scaleUp stabilizationWindowSeconds 0
 spec failurePolicy "Fail"
 spec matchingPrecedence 1000
 spec metrics [{"resource":{"name":"cpu","target":{"averageUtilization":80,"type":"Utilization"}},"type":"Resource"}]
-spec podReplacementPolicy "Failed"
-spec policyTypes ["Ingress","Egress"]
-spec policyTypes ["Ingress"]
 spec volumeLifecycleModes ["Persistent"]
 volumeClaimTemplates kind "PersistentVolumeClaim"
 "#;
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn every_line_of_the_table_is_read() {
@@ -477,9 +523,76 @@ mod tests {
 
     #[test]
     fn defaults_know_their_place() {
-        assert!(is_default("ports", "protocol", &json!("TCP")));
-        assert!(!is_default("ports", "protocol", &json!("UDP")));
-        assert!(is_default("spec", "restartPolicy", &json!("Always")));
-        assert!(!is_default("containers", "restartPolicy", &json!("Always")));
+        let is = |parents, name, value| is_default(parents, name, &value);
+        assert!(is(["ports", "containers"], "protocol", json!("TCP")));
+        assert!(!is(["ports", "containers"], "protocol", json!("UDP")));
+        assert!(is(["spec", "template"], "restartPolicy", json!("Always")));
+        assert!(!is(["containers", "spec"], "restartPolicy", json!("Always")));
+        assert!(is(["spec", ""], "terminationGracePeriodSeconds", json!(30)));
+        assert!(!is(
+            ["livenessProbe", "containers"],
+            "terminationGracePeriodSeconds",
+            json!(30)
+        ));
+        assert!(is(["", ""], "type", json!("Opaque")));
+    }
+
+    #[test]
+    fn what_is_the_default_of_one_kind_is_none_of_another() {
+        let is = |above, name, value| is_default(["rollingUpdate", above], name, &value);
+        assert!(is("strategy", "maxUnavailable", json!("25%")));
+        assert!(!is("strategy", "maxUnavailable", json!(1)));
+        assert!(is("updateStrategy", "maxUnavailable", json!(1)));
+        assert!(!is("updateStrategy", "maxSurge", json!("25%")));
+        assert!(is_default(["webhooks", ""], "namespaceSelector", &json!({})));
+        // Here it means "all namespaces", and its absence "this one".
+        assert!(!is_default(["from", "ingress"], "namespaceSelector", &json!({})));
+        assert!(!is_default(
+            [
+                "podAffinityTerm",
+                "preferredDuringSchedulingIgnoredDuringExecution"
+            ],
+            "namespaceSelector",
+            &json!({})
+        ));
+    }
+
+    #[test]
+    fn some_defaults_depend_on_what_stands_beside() {
+        let default = |name, fields: Value| default_beside(name, |beside| fields.get(beside)).unwrap();
+        for (image, policy) in [
+            ("nginx", "Always"),
+            ("nginx:latest", "Always"),
+            ("registry:5000/nginx", "Always"),
+            ("nginx:1.2", "IfNotPresent"),
+            ("registry:5000/nginx:1.2", "IfNotPresent"),
+            ("nginx@sha256:00", "IfNotPresent"),
+            ("nginx:latest@sha256:00", "Always"),
+        ] {
+            assert_eq!(
+                default("imagePullPolicy", json!({"image": image})),
+                Some(json!(policy)),
+                "{image}"
+            );
+        }
+        assert_eq!(
+            default("policyTypes", json!({"egress": [{}]})),
+            Some(json!(["Ingress", "Egress"]))
+        );
+        assert_eq!(
+            default("policyTypes", json!({"egress": []})),
+            Some(json!(["Ingress"]))
+        );
+        assert_eq!(
+            default("podReplacementPolicy", json!({"podFailurePolicy": {}})),
+            Some(json!("Failed"))
+        );
+        assert_eq!(
+            default("backoffLimit", json!({"backoffLimitPerIndex": 1})),
+            Some(json!(2_147_483_647))
+        );
+        assert_eq!(default("completions", json!({})), Some(json!(1)));
+        assert_eq!(default("completions", json!({"parallelism": 2})), None);
+        assert_eq!(default_beside("replicas", |_| None), None);
     }
 }

@@ -22,7 +22,7 @@ use crate::node::{ListRule, Node};
 use crate::scalar;
 
 use items::{Index, takes_name};
-use place::At;
+use place::{At, Beside};
 
 pub(crate) use unstated::Owners;
 
@@ -71,9 +71,29 @@ impl<'k> Recorder<'k> {
             })
             .any(|known| match known.known {
                 KnownTypeKind::Quantity => scalar::same_quantity(desired, live),
+                KnownTypeKind::Core => holds_amount(path) && scalar::same_quantity(desired, live),
                 KnownTypeKind::Duration => scalar::same_duration(desired, live),
             })
     }
+}
+
+/// Whether an amount is at this place, as far as names tell: of a resource by its name (`limits`), or alone.
+fn holds_amount(path: &Path<'_>) -> bool {
+    let lists = [
+        "allocatable",
+        "capacity",
+        "default",
+        "defaultRequest",
+        "hard",
+        "limits",
+        "max",
+        "min",
+        "overhead",
+        "requests",
+    ];
+    let around = path.parent().and_then(Path::name);
+    matches!(path.name(), Some("divisor" | "sizeLimit"))
+        || around.is_some_and(|around| lists.contains(&around))
 }
 
 /// The field names of a path, joined by dots, without list positions.
@@ -138,6 +158,8 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
             node,
             name: "",
             parent: "",
+            above: "",
+            beside: Beside::default(),
             gone,
         };
         self.value(base, desired, live, root)
@@ -212,11 +234,19 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         let before = self.changes;
         // Live fields that do not stay as they are, in order, with what they become; and new ones.
         let (mut edits, mut added) = (Vec::new(), Vec::new());
+        let beside = Beside {
+            desired: Some(desired),
+            live: Some(live),
+            base,
+        };
         for (name, present) in live {
             let path = at.path.field(name);
-            let here = at.field(&path, name);
+            let here = at.field(&path, name).beside(beside);
             let applied = base
-                .and_then(|base| base.get(name))
+                .and_then(|base| {
+                    base.get(name)
+                        .or_else(|| applied_otherwise(base, desired, present, &here))
+                })
                 .filter(|value| !value.is_null());
             match desired.get(name) {
                 Some(wanted) if !wanted.is_null() => {
@@ -549,6 +579,16 @@ impl<'a, 'r, 'k> Merge<'a, 'r, 'k> {
         }
         Some(items)
     }
+}
+
+/// What was applied under the other name of a field that has two. The API server writes the account of a Pod under both, and takes it from
+/// the old one if the new one goes alone.
+fn applied_otherwise<'v>(base: &'v Map, desired: &Map, present: &Value, at: &At<'_>) -> Option<&'v Value> {
+    const NAME: &str = "serviceAccountName";
+    if at.name != "serviceAccount" || !at.native() || desired.contains_key(NAME) {
+        return None;
+    }
+    base.get(NAME).filter(|applied| *applied == present)
 }
 
 /// What becomes of a live field that Git does not state.

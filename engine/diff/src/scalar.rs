@@ -4,6 +4,7 @@ use argosy_object::schema::Type;
 use argosy_object::{Value, duration, quantity};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::Number;
 
 /// Whether `left` and `right` mean the same where a field has the type `kind`.
 pub(crate) fn same(kind: Type, left: &Value, right: &Value) -> bool {
@@ -11,13 +12,31 @@ pub(crate) fn same(kind: Type, left: &Value, right: &Value) -> bool {
         return true;
     }
     match (left, right) {
-        (Value::Number(left), Value::Number(right)) => left.as_f64() == right.as_f64(),
+        (Value::Number(left), Value::Number(right)) => same_number(left, right),
         _ => match kind {
             Type::Quantity => same_quantity(left, right),
             Type::Duration => same_duration(left, right),
             Type::Bytes => same_bytes(left, right),
             _ => false,
         },
+    }
+}
+
+/// `1` is `1.0`. Whole numbers are compared as such: as floating-point numbers, large ones that differ would be the same.
+fn same_number(left: &Number, right: &Number) -> bool {
+    let whole = |number: &Number| {
+        let integer = number.as_i64().map(i128::from);
+        integer.or_else(|| number.as_u64().map(i128::from))
+    };
+    let is = |number: &Number, whole: i128| {
+        let float = number.as_f64();
+        float.is_some_and(|float| float == whole as f64 && float as i128 == whole)
+    };
+    match (whole(left), whole(right)) {
+        (Some(left), Some(right)) => left == right,
+        (Some(left), None) => is(right, left),
+        (None, Some(right)) => is(left, right),
+        (None, None) => left.as_f64() == right.as_f64(),
     }
 }
 
@@ -95,6 +114,18 @@ mod tests {
     #[test]
     fn numbers_compare_by_value_and_texts_by_letter() {
         assert!(same(Type::Integer, &json!(1), &json!(1.0)));
+        assert!(!same(
+            Type::Integer,
+            &json!(9_007_199_254_740_993_i64),
+            &json!(9_007_199_254_740_992_i64)
+        ));
+        assert!(!same(
+            Type::Any,
+            &json!(9_007_199_254_740_993_i64),
+            &json!(9_007_199_254_740_992.0)
+        ));
+        assert!(!same(Type::Any, &json!(u64::MAX), &json!(u64::MAX - 1)));
+        assert!(same(Type::Number, &json!(0.5), &json!(0.5)));
         assert!(!same(Type::IntOrString, &json!(80), &json!("80")));
         assert!(!same(Type::String, &json!("a"), &json!("A")));
     }

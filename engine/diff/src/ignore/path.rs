@@ -7,6 +7,7 @@ use argosy_object::{Value, meta};
 use bumpalo::Bump;
 
 use super::{Finding, IgnoreRules, each_once};
+use crate::managed::{self, Owned};
 use crate::node::{ListRule, Lists, Node, Semantics, schema_of};
 
 /// One step.
@@ -64,7 +65,8 @@ fn get<'v>(value: &'v Value, step: &Step) -> Option<&'v Value> {
 }
 
 /// What to apply when differences are not only ignored but left alone (`RespectIgnoreDifferences`): `desired` with the live values in all
-/// places that the rules name, and without those places that are not live. `status` is not touched.
+/// places that the rules name or that belong to a manager whom they name, and without those places that are not live. `status` is not
+/// touched.
 ///
 /// Items of lists are found in the other document by their keys, or where no schema tells by what tells them apart (see [`same_item`]), so
 /// that a new item in Git is kept and only the named field of an old one is taken from the cluster. Where items cannot be told apart the
@@ -91,6 +93,12 @@ pub fn keep_live(
         paths.filter(|path| !is_status(path)).collect()
     };
     let (in_desired, in_live) = (named(desired), named(live));
+    let mut of_managers = Vec::new();
+    for manager in applicable.managers() {
+        let fields = managed::fields_of(live, manager);
+        values_of(fields.root(), live, &mut Steps::new(), &mut of_managers);
+    }
+    of_managers.retain(|path| !is_status(path));
     // An item is recognised by what nobody said to ignore.
     let stripped = |document: &Value, paths: &[Steps]| {
         let mut rest = document.clone();
@@ -124,9 +132,38 @@ pub fn keep_live(
             There::Unclear(list) => findings.push(unclear(&list)),
         }
     }
+    // What a manager owns is kept where Git states it too; the rest is that manager's anyway.
+    for path in of_managers {
+        if let (Some(value), There::At(here)) = (find(live, &path), translate(theirs, ours, &path, node))
+            && find(desired, &here).is_some()
+        {
+            put(&mut result, &here, value.clone());
+        }
+    }
     remove(&mut result, gone);
     each_once(&mut findings);
     (result, findings)
+}
+
+/// The places in `live` whose values somebody owns, and not only something below them.
+fn values_of(owned: Owned<'_>, live: &Value, steps: &mut Steps, found: &mut Vec<Steps>) {
+    for (form, below) in owned.steps() {
+        let step = match (form.strip_prefix("f:"), live) {
+            (Some(name), Value::Object(_)) => Some(Step::Field(name.to_owned())),
+            (None, Value::Array(items)) => managed::locate(form, items).map(Step::Index),
+            _ => None,
+        };
+        let Some((step, present)) = step.and_then(|step| Some((step.clone(), get(live, &step)?))) else {
+            continue;
+        };
+        steps.push(step);
+        if below.is_leaf() {
+            found.push(steps.clone());
+        } else {
+            values_of(below, present, steps, found);
+        }
+        steps.pop();
+    }
 }
 
 fn unclear(list: &[Step]) -> Finding {

@@ -7,6 +7,26 @@ use super::NOT_IN_WHOLE;
 use crate::node::Node;
 use crate::{facts, scalar};
 
+/// The object that holds a field, as it will be: what Git wants, over what is there.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Beside<'p> {
+    pub(super) desired: Option<&'p Map>,
+    pub(super) live: Option<&'p Map>,
+    /// What was applied last, of which goes what Git does not want now.
+    pub(super) base: Option<&'p Map>,
+}
+
+impl<'p> Beside<'p> {
+    fn get(self, name: &str) -> Option<&'p Value> {
+        let of = |fields: Option<&'p Map>| {
+            fields
+                .and_then(|fields| fields.get(name))
+                .filter(|value| !value.is_null())
+        };
+        of(self.desired).or_else(|| of(self.live).filter(|_| of(self.base).is_none()))
+    }
+}
+
 /// Where the walk is.
 #[derive(Clone, Copy)]
 pub(super) struct At<'p> {
@@ -15,6 +35,10 @@ pub(super) struct At<'p> {
     /// The field here, and the nearest field above it; an item of a list has its list's names.
     pub(super) name: &'p str,
     pub(super) parent: &'p str,
+    /// The field above that one.
+    pub(super) above: &'p str,
+    /// What holds the field here.
+    pub(super) beside: Beside<'p>,
     /// Why what Git does not state goes here, unless it is a default; if it does. Inside something that is applied as a whole, and where
     /// the other document is already what there will be.
     pub(super) gone: Option<&'static str>,
@@ -30,8 +54,15 @@ impl<'p> At<'p> {
             node: self.node.field(name),
             name,
             parent: self.name,
+            above: self.parent,
+            beside: Beside::default(),
             gone: self.gone,
         }
+    }
+
+    /// The same place, knowing what holds it.
+    pub(super) fn beside(self, beside: Beside<'p>) -> Self {
+        At { beside, ..self }
     }
 
     pub(super) fn item<'q>(&'q self, path: &'q Path<'q>, gone: Option<&'static str>) -> At<'q>
@@ -43,6 +74,8 @@ impl<'p> At<'p> {
             node: self.node.item(),
             name: self.name,
             parent: self.parent,
+            above: self.above,
+            beside: Beside::default(),
             gone,
         }
     }
@@ -81,6 +114,9 @@ impl<'p> At<'p> {
         if !self.native() {
             return false;
         }
+        if let Some(default) = facts::default_beside(self.name, |name| self.beside.get(name)) {
+            return default.as_ref() == Some(value) || self.drops(value, false);
+        }
         // A claim inside a StatefulSet is an object with a status of its own.
         let claim_status = self.parent == "volumeClaimTemplates" && self.name == "status";
         // A quantity that nobody states is written as the amount that it then has.
@@ -88,7 +124,7 @@ impl<'p> At<'p> {
         claim_status
             || no_amount
             || self.drops(value, false)
-            || facts::is_default(self.parent, self.name, value)
+            || facts::is_default([self.parent, self.above], self.name, value)
             || self.is_all_defaults(value)
     }
 
@@ -101,7 +137,11 @@ impl<'p> At<'p> {
             && !self.is_map()
             && fields.iter().all(|(name, value)| {
                 let path = self.path.field(name);
-                self.field(&path, name).is_default(value, false)
+                let beside = Beside {
+                    desired: Some(fields),
+                    ..Beside::default()
+                };
+                self.field(&path, name).beside(beside).is_default(value, false)
             })
     }
 }

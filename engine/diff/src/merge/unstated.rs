@@ -7,7 +7,7 @@
 use argosy_object::{Path, Value};
 
 use super::Merge;
-use super::place::At;
+use super::place::{At, Beside};
 use crate::ignore::path::{self, Step, Steps};
 use crate::managed::{Owned, locate};
 use crate::node::Node;
@@ -39,6 +39,8 @@ impl Merge<'_, '_, '_> {
             node,
             name: "",
             parent: "",
+            above: "",
+            beside: Beside::default(),
             gone: None,
         };
         let mut found = Vec::new();
@@ -75,7 +77,12 @@ impl Merge<'_, '_, '_> {
                         continue;
                     };
                     let path = at.path.field(name);
-                    let here = at.field(&path, name);
+                    let beside = Beside {
+                        desired: desired.and_then(Value::as_object),
+                        live: Some(fields),
+                        base: None,
+                    };
+                    let here = at.field(&path, name).beside(beside);
                     let stated = desired
                         .and_then(|desired| desired.get(name))
                         .filter(|stated| !stated.is_null());

@@ -178,6 +178,7 @@ fn options(written: &Value) -> (Options, IgnoreRules) {
                 field: text(known, "field"),
                 known: match text(known, "type").as_str() {
                     "core/Quantity" => KnownTypeKind::Quantity,
+                    "core/v1/PodSpec" => KnownTypeKind::Core,
                     _ => KnownTypeKind::Duration,
                 },
             })

@@ -257,6 +257,40 @@ fn respected_fields_are_taken_from_the_cluster_item_by_item() {
 }
 
 #[test]
+fn what_belongs_to_an_ignored_manager_keeps_its_live_value_where_git_states_it() {
+    let (rules, findings) = IgnoreRules::new([IgnoreRule {
+        group: "apps".into(),
+        kind: "*".into(),
+        managed_fields_managers: vec!["scaler".into()],
+        ..IgnoreRule::default()
+    }]);
+    assert_eq!(findings, []);
+    let make = |spec: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
+    let desired = make(json!({"replicas": 2, "template": {"spec": {"containers": [
+        {"name": "new", "image": "new:1"}, {"name": "main", "image": "git:2", "args": ["git"]}
+    ]}}}));
+    let mut live = make(
+        json!({"replicas": 7, "paused": true, "template": {"spec": {"containers": [
+            {"name": "main", "image": "live:1", "args": ["live"]}
+        ]}}}),
+    );
+    live["metadata"]["managedFields"] = json!([
+        {"manager": "scaler", "operation": "Update", "apiVersion": "apps/v1", "fieldsV1": {"f:spec": {"f:replicas": {}, "f:paused": {},
+            "f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"main\"}": {".": {}, "f:image": {}}}}}}}},
+        {"manager": "argocd-controller", "operation": "Update", "apiVersion": "apps/v1", "fieldsV1": {"f:spec": {"f:template": {"f:spec": {
+            "f:containers": {"k:{\"name\":\"main\"}": {".": {}, "f:args": {}}}}}}}}
+    ]);
+    let (kept, findings) = ignore::keep_live(&desired, &live, &rules, &Schemas::builtin());
+    assert_eq!(findings, []);
+    assert_eq!(
+        kept["spec"],
+        json!({"replicas": 7, "template": {"spec": {"containers": [
+            {"name": "new", "image": "new:1"}, {"name": "main", "image": "live:1", "args": ["git"]}
+        ]}}})
+    );
+}
+
+#[test]
 fn strict_counts_in_a_comparison_by_dry_run_too() {
     let entry = |manager: &str, operation: &str, fields: Value| json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields});
     let live = json!({
