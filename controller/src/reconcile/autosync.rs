@@ -30,10 +30,11 @@ pub(crate) enum Autosync {
     },
 }
 
-/// Decides for what was just compared.
+/// Decides for what was just compared. `changed`: what the Application should be has changed since its last sync, or may have.
 pub(crate) fn autosync(
     app: &Application,
     compared: &Compared,
+    changed: bool,
     backoff: SelfHealBackoff,
     now: jiff::Timestamp,
 ) -> Autosync {
@@ -53,14 +54,10 @@ pub(crate) fn autosync(
         policy,
         operation_in_progress: app.operation.is_some() || going_on,
         deleting: app.metadata.deletion_timestamp.is_some(),
-        status: match compared.status {
-            SyncStatusCode::Synced => Status::Synced,
-            SyncStatusCode::OutOfSync => Status::OutOfSync,
-            SyncStatusCode::Unknown => Status::Unknown,
-        },
+        status: status(compared.status),
         resources: &resources,
         revisions: &compared.revisions,
-        revisions_have_changes: true,
+        revisions_have_changes: changed,
         last: last.as_ref(),
         backoff,
     };
@@ -77,7 +74,7 @@ pub(crate) fn autosync(
             self_heal_attempts,
         } => Autosync::Start(Box::new(operation(
             app,
-            compared,
+            &compared.revisions,
             resources,
             prune,
             self_heal_attempts,
@@ -104,8 +101,17 @@ fn resource(managed: &super::Managed) -> Resource {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
         },
-        synced: managed.status == Some(SyncStatusCode::Synced),
+        desired: managed.manifest.is_some(),
+        status: managed.status.map(status),
         requires_pruning: managed.requires_pruning,
+    }
+}
+
+fn status(code: SyncStatusCode) -> Status {
+    match code {
+        SyncStatusCode::Synced => Status::Synced,
+        SyncStatusCode::OutOfSync => Status::OutOfSync,
+        SyncStatusCode::Unknown => Status::Unknown,
     }
 }
 
@@ -152,9 +158,10 @@ fn phase(text: &str) -> argosy_sync::phase::OperationPhase {
     }
 }
 
+/// The operation: to exactly what was compared, sources included, whatever becomes of the spec until it begins.
 fn operation(
     app: &Application,
-    compared: &Compared,
+    compared_to: &[String],
     resources: Vec<Selector>,
     prune: bool,
     self_heal_attempts: i64,
@@ -162,11 +169,8 @@ fn operation(
     let policy = app.spec.sync_policy.as_ref();
     let multiple = app.spec.has_multiple_sources();
     let (revision, revisions) = match multiple {
-        true => (String::new(), compared.revisions.clone()),
-        false => (
-            compared.revisions.first().cloned().unwrap_or_default(),
-            Vec::new(),
-        ),
+        true => (String::new(), compared_to.to_vec()),
+        false => (compared_to.first().cloned().unwrap_or_default(), Vec::new()),
     };
     let resources = resources.into_iter().map(|selector| SyncOperationResource {
         group: selector.group,
@@ -182,6 +186,11 @@ fn operation(
             sync_options: policy
                 .map(|policy| policy.sync_options.clone())
                 .unwrap_or_default(),
+            source: if multiple {
+                None
+            } else {
+                app.spec.effective_sources().into_iter().next()
+            },
             sources: if multiple {
                 app.spec.sources.clone()
             } else {
@@ -202,5 +211,37 @@ fn operation(
                 limit: RETRY_LIMIT,
                 ..RetryStrategy::default()
             }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_automated_sync_goes_to_what_was_compared_sources_included() {
+        let source = |path: &str| ApplicationSource {
+            repo_url: "https://git.example/shop".into(),
+            path: path.into(),
+            ..ApplicationSource::default()
+        };
+        let mut app = Application::default();
+        app.spec.source = Some(source("one"));
+        let of = |app: &Application, revisions: &[&str]| {
+            let revisions: Vec<String> = revisions.iter().map(|text| (*text).to_owned()).collect();
+            operation(app, &revisions, Vec::new(), false, 0)
+                .sync
+                .unwrap_or_default()
+        };
+        let sync = of(&app, &["abc"]);
+        assert_eq!(
+            (sync.revision.as_str(), sync.source.as_ref()),
+            ("abc", Some(&source("one")))
+        );
+        assert_eq!((sync.revisions.len(), sync.sources.len()), (0, 0));
+        app.spec.sources = vec![source("two"), source("three")];
+        let sync = of(&app, &["abc", "def"]);
+        assert_eq!((sync.source, sync.sources), (None, app.spec.sources.clone()));
+        assert_eq!(sync.revisions, ["abc", "def"]);
     }
 }

@@ -16,7 +16,7 @@ pub struct Policy {
     pub allow_empty: bool,
 }
 
-/// The sync status of the Application.
+/// The sync status of the Application, or of one of its resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Nothing differs.
@@ -32,10 +32,19 @@ pub enum Status {
 pub struct Resource {
     /// The resource.
     pub selector: Selector,
-    /// Its status is `Synced`. False for hooks and everything else that has no status.
-    pub synced: bool,
+    /// Git has it.
+    pub desired: bool,
+    /// Its status; none for the remains of hooks, for what is to be left alone, and for what only carries a copy of the Application's mark.
+    pub status: Option<Status>,
     /// It is no longer desired.
     pub requires_pruning: bool,
+}
+
+impl Resource {
+    /// It has a status that is not `Synced`.
+    fn differs(&self) -> bool {
+        self.status.is_some_and(|status| status != Status::Synced)
+    }
 }
 
 /// The last operation, running or ended.
@@ -197,9 +206,9 @@ pub fn decide(input: &Input<'_>) -> Decision {
             self_heal_attempts: 0,
         },
     };
-    let wipes = policy.prune
-        && !policy.allow_empty
-        && input.resources.iter().all(|resource| resource.requires_pruning);
+    // The remains of a hook are nothing that would be left.
+    let wipes =
+        policy.prune && !policy.allow_empty && !input.resources.iter().any(|resource| resource.desired);
     match start {
         Decision::Start { .. } if wipes => Decision::Error {
             message: format!(
@@ -226,7 +235,7 @@ fn preconditions(input: &Input<'_>) -> Result<Policy, Reason> {
     let only_pruning = input
         .resources
         .iter()
-        .all(|resource| resource.synced || resource.requires_pruning);
+        .all(|resource| !resource.differs() || resource.requires_pruning);
     if !policy.prune && only_pruning {
         return Err(Reason::OnlyPruning);
     }
@@ -272,7 +281,7 @@ fn after_success(input: &Input<'_>, policy: Policy, last: &LastOperation) -> Dec
     let resources = input
         .resources
         .iter()
-        .filter(|resource| !resource.synced)
+        .filter(|resource| resource.differs())
         .map(|resource| resource.selector.clone());
     Decision::Start {
         resources: resources.collect(),
@@ -295,6 +304,15 @@ fn list(items: &[String]) -> String {
 mod tests {
     use super::*;
 
+    /// What is left of a hook of an earlier sync.
+    fn remains(name: &str) -> Resource {
+        Resource {
+            desired: false,
+            status: None,
+            ..resource(name, true, false)
+        }
+    }
+
     fn resource(name: &str, synced: bool, requires_pruning: bool) -> Resource {
         let selector = Selector {
             group: "apps".into(),
@@ -304,7 +322,8 @@ mod tests {
         };
         Resource {
             selector,
-            synced,
+            desired: !requires_pruning,
+            status: Some(if synced { Status::Synced } else { Status::OutOfSync }),
             requires_pruning,
         }
     }
@@ -380,6 +399,38 @@ mod tests {
             ask(|input| input.resources = &extra),
             Decision::Skip(Reason::OnlyPruning)
         );
+    }
+
+    #[test]
+    fn the_remains_of_hooks_are_no_reason_to_start() {
+        let extra = [resource("old", false, true), remains("migrate")];
+        assert_eq!(
+            ask(|input| (input.resources, input.policy) = (&extra, HEALING)),
+            Decision::Skip(Reason::OnlyPruning)
+        );
+    }
+
+    #[test]
+    fn the_remains_of_hooks_are_not_repaired() {
+        let done = last(OperationPhase::Succeeded);
+        let some = [resource("web", false, false), remains("migrate")];
+        let decision =
+            ask(|input| (input.resources, input.last, input.policy) = (&some, Some(&done), HEALING));
+        let expected = vec![resource("web", false, false).selector];
+        assert!(matches!(decision, Decision::Start { resources, .. } if resources == expected));
+    }
+
+    #[test]
+    fn deleting_all_but_the_remains_of_a_hook_is_deleting_everything() {
+        let all = [resource("web", false, true), remains("migrate")];
+        let policy = Some(Policy {
+            prune: true,
+            ..Policy::default()
+        });
+        assert!(matches!(
+            ask(|input| (input.resources, input.policy) = (&all, policy)),
+            Decision::Error { message, .. } if message.ends_with("auto-sync will wipe out all resources")
+        ));
     }
 
     #[test]

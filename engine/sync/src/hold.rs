@@ -29,9 +29,9 @@ impl Default for Hold {
     }
 }
 
-/// Makes every deletion wait for approval if there are too many of them; says why.
-pub(crate) fn hold(tasks: &mut [Task], hold: &Hold) -> Option<String> {
-    let live = tasks.iter().filter(|task| task.live.is_some()).count();
+/// Makes every deletion wait for approval if there are too many of them; says why. `live` are the resources that the Application has, also
+/// those that this sync is not about.
+pub(crate) fn hold(tasks: &mut [Task], live: usize, hold: &Hold) -> Option<String> {
     let doomed = || tasks.iter().filter(|task| task.action == Action::Prune);
     let count = doomed().count();
     if count == 0 || count < hold.at_least {

@@ -18,7 +18,7 @@ use crate::options::{ResourceOptions, SyncOptions, resource_options};
 use crate::phase::Phase;
 use crate::result::ResourceResult;
 use arrange::{arrange, defined_kind, is_namespace, mirror_prune_waves, prune_last};
-use tasks::{hook_tasks, namespace_task, resource_tasks};
+use tasks::{Sorted, hook_tasks, namespace_task, resource_tasks};
 
 pub use rows::Row;
 
@@ -241,11 +241,15 @@ pub enum PlanError {
 /// # Errors
 /// If a resource has no side, or two hooks of one phase have the same name.
 pub fn plan(resources: &[Resource], options: &Options) -> Result<Plan, PlanError> {
-    let (mut tasks, hooks) = resource_tasks(resources, options)?;
+    let Sorted {
+        mut tasks,
+        hooks,
+        live,
+    } = resource_tasks(resources, options)?;
     let held = options
         .hold
         .as_ref()
-        .and_then(|hold| hold::hold(&mut tasks, hold));
+        .and_then(|hold| hold::hold(&mut tasks, live, hold));
     if options.hooks && options.selection.is_empty() {
         tasks.extend(hook_tasks(hooks, options)?);
     }

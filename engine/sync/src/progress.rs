@@ -29,7 +29,7 @@ pub enum Step {
     DryRun(Vec<TaskId>),
     /// Write these, side by side. Outcomes: `Applied` or `Failed`.
     Apply(Vec<TaskId>),
-    /// Delete these, side by side. Outcomes: `Pruned` or `Failed`.
+    /// Delete these, side by side. Outcomes: `Pruned`, `Spared` or `Failed`.
     Prune(Vec<TaskId>),
     /// Take the hook finalizer off these. Outcomes: `Released` or `RemovalFailed`.
     Release(Vec<TaskId>),
@@ -147,6 +147,8 @@ pub enum Outcome {
     Applied(String),
     /// Deletion was accepted, or there was nothing left to delete.
     Pruned,
+    /// It may not be deleted any longer; the text says why.
+    Spared(String),
     /// The finalizer is off.
     Released,
     /// Deletion of the hook was accepted, or it was gone.
@@ -242,6 +244,12 @@ impl Progress {
                 Some(ResultCode::Pruned),
                 Some(OperationPhase::Succeeded),
                 "pruned",
+            ),
+            Outcome::Spared(message) => self.set(
+                task,
+                Some(ResultCode::PruneSkipped),
+                Some(OperationPhase::Succeeded),
+                &message,
             ),
             Outcome::Released => {
                 self.released.insert(id);

@@ -21,12 +21,23 @@ pub(super) struct DesiredHook<'r> {
     hook: Hook,
 }
 
-/// A task for each resource that the sync is about, and the hooks that were met on the way.
+/// What the resources of an Application are to a sync.
+pub(super) struct Sorted<'r> {
+    /// A task for each that the sync is about.
+    pub(super) tasks: Vec<Task>,
+    /// The hooks that were met on the way.
+    pub(super) hooks: Vec<DesiredHook<'r>>,
+    /// How many are live, also of those that this sync is not about.
+    pub(super) live: usize,
+}
+
+/// Sorts the resources out.
 pub(super) fn resource_tasks<'r>(
     resources: &'r [Resource],
     options: &Options,
-) -> Result<(Vec<Task>, Vec<DesiredHook<'r>>), PlanError> {
+) -> Result<Sorted<'r>, PlanError> {
     let mut hooks = Vec::new();
+    let mut live = 0;
     let mut tasks = Vec::with_capacity(resources.len());
     let mut known = HashSet::new();
     for resource in resources {
@@ -35,7 +46,9 @@ pub(super) fn resource_tasks<'r>(
         };
         let selected =
             options.selection.is_empty() || options.selection.iter().any(|one| one.matches(&resource.key));
-        match Role::of(object) {
+        let role = Role::of(object);
+        live += usize::from(role == Role::Resource && resource.live.is_some());
+        match role {
             Role::Resource if selected => {}
             // A live object that is marked as a hook is the remains of an earlier sync, not a resource that went missing.
             Role::Hook(hook) => {
@@ -87,7 +100,7 @@ pub(super) fn resource_tasks<'r>(
             unchecked: false,
         });
     }
-    Ok((tasks, hooks))
+    Ok(Sorted { tasks, hooks, live })
 }
 
 /// A task for each hook and each phase in which it runs.
