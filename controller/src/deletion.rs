@@ -15,7 +15,7 @@ use argosy_api::project::{self, Target as Destination};
 use argosy_api::v1alpha1::{AppProject, Application};
 use argosy_api::{finalizer, tracking};
 use argosy_health::Status as Health;
-use argosy_kube_io::target::{Delete, Deleted, Impersonate, Propagation, Write};
+use argosy_kube_io::target::{Delete, Deleted, Propagation, Write};
 use argosy_kube_io::{Error, Target};
 use argosy_livestate::{Resource, Snapshot};
 use argosy_object::{Value, meta};
@@ -59,7 +59,7 @@ enum Trouble {
     Project(String),
     #[error("the cluster's state is not known: {0}")]
     Cluster(String),
-    #[error("error deriving service account to impersonate: {0}")]
+    #[error("cannot apply impersonation: {0}")]
     Account(String),
     #[error("error executing {}-delete hooks: {message}", .hook.to_lowercase())]
     Hooks { hook: &'static str, message: String },
@@ -294,29 +294,9 @@ impl<'a> Scene<'a> {
             }
         }
         let mut target = cluster.target().ok_or(Trouble::NotOurs)?;
-        if settings.config.impersonation_enabled {
-            let namespace = &app.spec.destination.namespace;
-            let account = project::service_account(
-                &project.spec,
-                cluster.server(),
-                namespace,
-                &app.metadata.namespace,
-            );
-            match account.map_err(|error| Trouble::Account(error.to_string()))? {
-                Some(user) => {
-                    target = target.with_impersonation(Impersonate {
-                        user,
-                        groups: Vec::new(),
-                    })
-                }
-                None if settings.config.impersonation_enforced => {
-                    let server = cluster.server();
-                    return Err(Trouble::Account(format!(
-                        "no matching service account found for destination server {server} and namespace {namespace}"
-                    )));
-                }
-                None => {}
-            }
+        let account = crate::account::of(&settings, &project, cluster.server(), app);
+        if let Some(account) = account.map_err(|error| Trouble::Account(error.to_string()))? {
+            target = target.with_impersonation(account);
         }
         let instance = AppKey::of(app).instance(&ctx.options.namespace);
         Ok(Scene {
@@ -430,41 +410,11 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// May this be deleted with its Application? Definitions never, because of what others may have made of them; nor the
-    /// Application itself, if it is among its own resources.
+    /// May this be deleted with its Application?
     fn removal(&self, object: &Value) -> Removal {
-        let itself = meta::uid(object) == self.app.metadata.uid
-            && meta::kind(object) == "Application"
-            && meta::group(object) == "argoproj.io";
-        let vital = meta::group(object).is_empty()
-            && meta::kind(object) == "Namespace"
-            && [
-                "default",
-                "kube-system",
-                "kube-public",
-                "kube-node-lease",
-                self.ctx.options.namespace.as_str(),
-            ]
-            .contains(&meta::name(object));
-        if meta::is_crd(object) || itself || vital {
-            return Removal::Forbidden;
-        }
-        let options = self
-            .app
-            .spec
-            .sync_policy
-            .iter()
-            .flat_map(|policy| &policy.sync_options);
-        let removal = resource_options(
-            &SyncOptions::parse(options.map(String::as_str)),
-            None,
-            None,
-            Some(object),
-        )
-        .delete;
         // A label of earlier days may be somebody else's.
         let by_label = tracking::has_label_alone(object, &self.ctx.settings.get().tracking);
-        match removal {
+        match removal(object, self.app, &self.ctx.options.namespace) {
             Removal::Allowed if by_label => Removal::Confirm,
             other => other,
         }
@@ -587,10 +537,11 @@ impl<'a> Scene<'a> {
                     continue;
                 }
             }
-            created += 1;
-            self.create_hook(&desired)
+            let new = self
+                .create_hook(&desired)
                 .await
                 .map_err(|error| trouble(error.message()))?;
+            created += usize::from(new);
         }
         if created > 0 {
             return Ok(false);
@@ -609,7 +560,8 @@ impl<'a> Scene<'a> {
             .collect()
     }
 
-    async fn create_hook(&self, desired: &Value) -> Result<(), Error> {
+    /// Says whether the hook is new. One of its name that is not this Application's is not waited for.
+    async fn create_hook(&self, desired: &Value) -> Result<bool, Error> {
         let discovery = self.cluster.discovery();
         let gvk = meta::gvk(desired);
         let Some(resource) = discovery.exact(&gvk) else {
@@ -626,10 +578,18 @@ impl<'a> Scene<'a> {
         );
         match self.target.create(resource, desired, &Write::default()).await {
             Ok(written) => self.cluster.observe(written.object).await,
-            Err(error) if error.already_exists() => {}
+            Err(error) if error.already_exists() => {
+                warn!(
+                    app = self.app.metadata.name,
+                    kind = gvk.kind,
+                    name = meta::name(desired),
+                    "an object of the name of a hook exists already"
+                );
+                return Ok(false);
+            }
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Failed hooks are removed, so that mended ones can run, and reported.
@@ -687,5 +647,101 @@ impl<'a> Scene<'a> {
         Ok(!left
             .iter()
             .any(|object| Hook::of(object).is_some_and(|hook| hook.deleted(due))))
+    }
+}
+
+/// May `object` be deleted with `app`? Definitions never, because of what others may have made of them; nor the Application itself, if it is
+/// among its own resources, and Namespaces without which the cluster or we (`own_namespace`) cannot live. What a person has to agree to
+/// when it leaves Git, a person has to agree to here too; Git may have said so and not have been synced since, then the last look tells.
+fn removal(object: &Value, app: &Application, own_namespace: &str) -> Removal {
+    let itself = meta::uid(object) == app.metadata.uid
+        && meta::kind(object) == "Application"
+        && meta::group(object) == "argoproj.io";
+    let vital = meta::group(object).is_empty()
+        && meta::kind(object) == "Namespace"
+        && [
+            "default",
+            "kube-system",
+            "kube-public",
+            "kube-node-lease",
+            own_namespace,
+        ]
+        .contains(&meta::name(object));
+    if meta::is_crd(object) || itself || vital {
+        return Removal::Forbidden;
+    }
+    let options = app
+        .spec
+        .sync_policy
+        .iter()
+        .flat_map(|policy| &policy.sync_options);
+    let options = SyncOptions::parse(options.map(String::as_str));
+    let own = resource_options(&options, None, None, Some(object));
+    let key = meta::key(object);
+    let told = || {
+        app.status.resources.iter().any(|known| {
+            known.requires_deletion_confirmation
+                && known.name == key.name
+                && known.kind == key.kind
+                && known.group == key.group
+                && known.namespace == key.namespace
+        })
+    };
+    match own.delete {
+        Removal::Allowed if own.prune == Removal::Confirm || told() => Removal::Confirm,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use argosy_api::v1alpha1::{ResourceStatus, SyncPolicy};
+
+    use super::*;
+
+    fn config_map(options: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop", "uid": "u",
+            "annotations": {"argocd.argoproj.io/sync-options": options}}})
+    }
+
+    #[test]
+    fn what_a_person_has_to_agree_to_when_it_leaves_git_waits_here_too() {
+        let mut app = Application::default();
+        let of = |app: &Application, options| removal(&config_map(options), app, "argocd");
+        assert_eq!(of(&app, ""), Removal::Allowed);
+        assert_eq!(of(&app, "Delete=confirm"), Removal::Confirm);
+        assert_eq!(of(&app, "Prune=confirm"), Removal::Confirm);
+        assert_eq!(of(&app, "Prune=confirm,Delete=false"), Removal::Forbidden);
+        app.spec.sync_policy = Some(SyncPolicy {
+            sync_options: vec!["Prune=confirm".to_owned()],
+            ..SyncPolicy::default()
+        });
+        assert_eq!(of(&app, ""), Removal::Confirm);
+        assert_eq!(of(&app, "Prune=true"), Removal::Allowed);
+    }
+
+    #[test]
+    fn what_git_says_of_it_counts_although_it_was_not_synced_since() {
+        let mut app = Application::default();
+        app.status.resources.push(ResourceStatus {
+            kind: "ConfigMap".to_owned(),
+            namespace: "shop".to_owned(),
+            name: "a".to_owned(),
+            requires_deletion_confirmation: true,
+            ..ResourceStatus::default()
+        });
+        assert_eq!(removal(&config_map(""), &app, "argocd"), Removal::Confirm);
+    }
+
+    #[test]
+    fn definitions_and_namespaces_that_everything_needs_stay() {
+        let app = Application::default();
+        let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "uid": "u"}});
+        assert_eq!(
+            removal(&namespace("kube-system"), &app, "argocd"),
+            Removal::Forbidden
+        );
+        assert_eq!(removal(&namespace("argocd"), &app, "argocd"), Removal::Forbidden);
+        assert_eq!(removal(&namespace("shop"), &app, "argocd"), Removal::Allowed);
     }
 }

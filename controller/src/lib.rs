@@ -18,6 +18,7 @@
 //! Events say *look*, never *what*: a mark may be repeated or merged and nothing breaks, because each pass reads the
 //! state. Nothing here scans all Applications or a whole cluster to answer for one Application.
 
+mod account;
 pub mod apps;
 mod args;
 pub mod clusters;

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_api::v1alpha1::Application;
+use argosy_object::ContentHash;
 use argosy_sync::{OperationPhase, Step, WaitOn, next};
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -67,6 +68,8 @@ pub(crate) struct Memory {
     ours: bool,
     /// Why the controller itself ends the operation, if it does.
     cause: Option<String>,
+    /// What it goes to: identity of what was rendered.
+    rendered: Option<ContentHash>,
 }
 
 /// The write did not happen because the cluster is not ours any longer: nothing is known about the object.
@@ -109,7 +112,7 @@ async fn pass(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Res
     match begin::next_attempt(&mut desk) {
         begin::Attempt::Running => {}
         begin::Attempt::Waits(left) => {
-            let Some(newer) = supersede::newer(&desk) else {
+            let Some(newer) = supersede::newer(&desk, memory.rendered) else {
                 return Ok(Next::Wait { at_most: left });
             };
             // One that waits for its next attempt has nothing running.
@@ -128,6 +131,12 @@ async fn pass(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Res
             return finish::end(&mut desk, memory, OperationPhase::Error, message).await;
         }
     }
+    if let Some(pause) = begin::held_by_window(&mut desk) {
+        desk.save().await?;
+        return Ok(Next::Wait {
+            at_most: pause.min(terminate::time_left(&desk)),
+        });
+    }
     if memory
         .session
         .as_ref()
@@ -135,6 +144,7 @@ async fn pass(ctx: &Context, app: &Arc<Application>, memory: &mut Memory) -> Res
     {
         memory.session = match begin::session(&mut desk).await {
             Ok(session) => {
+                memory.rendered = session.rendered;
                 if let Some(note) = journal::note(&desk, &session.run, &session.plan) {
                     desk.save_with(Some(note)).await?;
                 }
@@ -167,7 +177,7 @@ async fn walk(desk: &mut Desk<'_>, memory: &mut Memory) -> Result<Next, WriteErr
         desk.note(session.progress.results());
         debug!(app = desk.app.metadata.name, ?step, "step of the operation");
         if supersede::is_safe(&step, session)
-            && let Some(newer) = supersede::newer(desk)
+            && let Some(newer) = supersede::newer(desk, memory.rendered)
         {
             memory.cause = Some(format!("newer revision {newer}"));
             terminate::order(desk, "operation is terminating: a newer revision supersedes it").await?;

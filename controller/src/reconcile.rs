@@ -11,6 +11,7 @@
 //! new writes nothing. (Argo CD writes it each time; over a fleet those are most of its writes.)
 
 mod autosync;
+mod changes;
 pub mod compare;
 mod conditions;
 mod desired;
@@ -41,6 +42,7 @@ use argosy_api::v1alpha1::{
 };
 use argosy_health::{Health, Status as HealthStatus};
 use argosy_livestate::Snapshot;
+use argosy_object::ContentHash;
 use argosy_runtime::tasks::busy;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -93,6 +95,8 @@ pub struct Compared {
     pub revisions: Vec<String>,
     /// The tool of each source.
     pub source_types: Vec<String>,
+    /// Identity of what was rendered; none of manifests that were brought along.
+    pub rendered: Option<ContentHash>,
     /// Ordinary resources, by key.
     pub resources: Vec<Managed>,
     /// Desired hooks, by key.
@@ -161,11 +165,18 @@ struct Memo {
     rules: Option<verdict::Rules>,
     /// Since when rendering fails.
     failing_since: Option<jiff::Timestamp>,
+    /// Whether what was rendered last, the second, differs from what the revisions of the last sync give, the first.
+    changes: Option<(Vec<String>, Option<ContentHash>, bool)>,
 }
 
 impl Memos {
     fn of(&self, key: &AppKey) -> Arc<Mutex<Memo>> {
         self.of_apps.lock().entry(key.clone()).or_default().clone()
+    }
+
+    /// Identity of what the Application should be by the last look at its sources.
+    pub(crate) fn rendered(&self, key: &AppKey) -> Option<ContentHash> {
+        self.of(key).lock().desired.as_ref()?.rendered
     }
 
     /// Forgets an Application.
@@ -196,7 +207,10 @@ pub(crate) async fn run(ctx: &Context, marker: &Marker, work: &Work) {
     let compared = compare_for(ctx, &app, &request).await;
     let now = ctx.clock.now();
     let outcome = match &compared {
-        Ok(compared) => found(ctx, &app, compared, now),
+        Ok(compared) => {
+            let changed = changes::since_last_sync(ctx, &app, &request, compared).await;
+            found(ctx, &app, compared, changed, now)
+        }
         Err(error) => failed(ctx, &app, error, &request, now),
     };
     let Some(outcome) = outcome else { return };
@@ -287,12 +301,18 @@ struct Outcome {
     look_again: Option<(Duration, Reason)>,
 }
 
-/// The status after a comparison.
-fn found(ctx: &Context, app: &Application, compared: &Compared, now: jiff::Timestamp) -> Option<Outcome> {
+/// The status after a comparison. `changed`: what the Application should be has, since its last sync, or nobody knows.
+fn found(
+    ctx: &Context,
+    app: &Application,
+    compared: &Compared,
+    changed: bool,
+    now: jiff::Timestamp,
+) -> Option<Outcome> {
     let mut found = compared.conditions.clone();
     found.extend(orphans::warning(ctx, app, compared));
     let (mut operation, mut look_again) = (None, None);
-    match autosync::autosync(app, compared, ctx.options.self_heal, now) {
+    match autosync::autosync(app, compared, changed, ctx.options.self_heal, now) {
         Autosync::No => {}
         Autosync::Wait(pause) => look_again = Some((pause, Reason::SelfHeal)),
         Autosync::Start(start) => match window_open(app, compared, now) {

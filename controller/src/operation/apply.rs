@@ -14,7 +14,7 @@ use argosy_kube_io::target::{Delete, Deleted, FieldValidation, Patch, Propagatio
 use argosy_kube_io::{ApiResource, Class, Error, Target};
 use argosy_object::{GroupVersionKind, Value, meta};
 use argosy_sync::options::Propagation as Wanted;
-use argosy_sync::{Outcome, Task, TaskId};
+use argosy_sync::{Action, Outcome, SyncOptions, Task, TaskId};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::json;
@@ -52,8 +52,12 @@ pub(super) struct Writer {
     pub(super) cluster: Cluster,
     pub(super) target: Target,
     pub(super) propagation: Propagation,
+    /// The Application, as its resources name it.
+    pub(super) instance: Arc<str>,
     /// What nobody is to touch beside what Git states.
     pub(super) ignored: Arc<IgnoreRules>,
+    /// What of that Git states is left as it is in the cluster, too (`RespectIgnoreDifferences`).
+    pub(super) keeps_ignored: bool,
     /// Calls in flight at once.
     pub(super) parallelism: usize,
 }
@@ -141,11 +145,12 @@ impl Writer {
     pub(super) fn new(
         cluster: Cluster,
         target: Target,
-        propagation: Wanted,
+        instance: Arc<str>,
+        options: &SyncOptions,
         ignored: Arc<IgnoreRules>,
         limit: usize,
     ) -> Self {
-        let propagation = match propagation {
+        let propagation = match options.propagation() {
             Wanted::Foreground => Propagation::Foreground,
             Wanted::Background => Propagation::Background,
             Wanted::Orphan => Propagation::Orphan,
@@ -154,7 +159,9 @@ impl Writer {
             cluster,
             target,
             propagation,
+            instance,
             ignored,
+            keeps_ignored: options.respect_ignore_differences(),
             parallelism: if limit == 0 { PARALLEL } else { limit },
         }
     }
@@ -210,7 +217,8 @@ impl Writer {
             Some(_) if task.options.replace => "replaced",
             Some(_) if task.options.server_side_apply => "serverside-applied",
             Some(live) => {
-                let modified = with_last_applied(&prepared(desired), Some(&live));
+                let desired = self.keeping_ignored(task, prepared(desired), Some(&live));
+                let modified = with_last_applied(&desired, Some(&live));
                 let patch = three_way(
                     document::last_applied(&live).as_ref(),
                     &modified,
@@ -233,8 +241,8 @@ impl Writer {
             return Err(refused("nothing is desired"));
         };
         let resource = self.resource(&task.gvk).await?;
-        let desired = prepared(desired);
         let live = self.live(task, &resource).await?;
+        let desired = self.keeping_ignored(task, prepared(desired), live.as_ref());
         let job = Job {
             writer: self,
             task,
@@ -255,6 +263,18 @@ impl Writer {
             self.establish(&resource, meta::name(&desired)).await;
         }
         Ok(message)
+    }
+
+    /// What is applied, with the live values of what is ignored if they are to be kept: those of now, for a wave may come long after the
+    /// plan was made. What could not be kept is told by the comparison.
+    fn keeping_ignored(&self, task: &Task, desired: Value, live: Option<&Value>) -> Value {
+        match live {
+            Some(live) if self.keeps_ignored && task.action == Action::Apply => {
+                let schemas = self.cluster.schemas();
+                argosy_diff::ignore::keep_live(&desired, live, &self.ignored, &schemas).0
+            }
+            _ => desired,
+        }
     }
 
     /// The kind as it is served; one whose definition has just been written is waited for.
@@ -456,7 +476,7 @@ impl Job<'_> {
                 Err(error) if error.conflict() || (error.not_found() && !error.kind_unknown()) => {
                     live = self.get().await?
                 }
-                Err(error) if error.invalid() && self.task.options.force => {
+                Err(error) if error.invalid() && self.may_recreate() => {
                     self.recreate(&modified, current).await?;
                     return Ok(self.said("configured"));
                 }
@@ -528,7 +548,7 @@ impl Job<'_> {
                 }
                 Err(error) if error.conflict() && attempt < ATTEMPTS => live = self.get().await?,
                 Err(error)
-                    if (error.invalid() || error.conflict()) && self.task.options.force && live.is_some() =>
+                    if (error.invalid() || error.conflict()) && self.may_recreate() && live.is_some() =>
                 {
                     if let Some(current) = self.get().await? {
                         self.recreate(self.desired, &current).await?;
@@ -567,11 +587,20 @@ impl Job<'_> {
         repeated(call).await
     }
 
-    /// Replaces the object as a whole. Definitions and Namespaces are never deleted for it: all that is in them would go.
+    /// Definitions and Namespaces hold others: all of those would go with them.
+    fn is_container(&self) -> bool {
+        meta::is_crd(self.desired) || (self.task.key.kind == "Namespace" && self.task.key.group.is_empty())
+    }
+
+    /// May the object be deleted to be created again?
+    fn may_recreate(&self) -> bool {
+        self.task.options.force && !self.is_container()
+    }
+
+    /// Replaces the object as a whole.
     async fn replace(&self, live: Option<Value>) -> Result<String, Failure> {
         let mut live = live;
-        let container = meta::is_crd(self.desired)
-            || (self.task.key.kind == "Namespace" && self.task.key.group.is_empty());
+        let container = self.is_container();
         for _ in 0..ATTEMPTS {
             let Some(current) = &live else {
                 match self.create(self.desired).await {
@@ -584,7 +613,7 @@ impl Job<'_> {
                 }
                 continue;
             };
-            if self.task.options.force && !container {
+            if self.may_recreate() {
                 self.recreate(self.desired, current).await?;
                 return Ok(self.said("replaced"));
             }

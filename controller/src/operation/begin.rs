@@ -13,9 +13,9 @@ use argosy_api::v1alpha1::{
     SyncOperation, SyncOperationResult,
 };
 use argosy_health::Customizations;
-use argosy_kube_io::target::Impersonate;
-use argosy_object::{ResourceKey, Value, meta};
-use argosy_sync::options::Propagation;
+use argosy_livestate::{Resource as Live, Snapshot};
+use argosy_object::{ContentHash, GroupKind, ResourceKey, Value, meta};
+use argosy_sync::options::Removal;
 use argosy_sync::plan::{Check, ManagedNamespace};
 use argosy_sync::retry::{self, Backoff, Strategy};
 use argosy_sync::{
@@ -47,6 +47,8 @@ pub(super) struct Session {
     pub(super) pause: Option<Instant>,
     /// The wish to stop has reached the engine.
     pub(super) terminating: bool,
+    /// Identity of what was rendered for it, if something was.
+    pub(super) rendered: Option<ContentHash>,
     /// The attempt it belongs to.
     attempt: (i64, i64),
     /// The same as it is written on hooks and notes.
@@ -173,7 +175,6 @@ pub(super) async fn session(desk: &mut Desk<'_>) -> Result<Session, Refusal> {
     let Some(sync) = desk.operation().sync.clone() else {
         return Err(error("Invalid operation request: no operation specified"));
     };
-    window(desk)?;
     let request = request(desk, &sync);
     let compared = match compare_for(desk.ctx, &desk.app, &request).await {
         Ok(compared) => compared,
@@ -184,7 +185,7 @@ pub(super) async fn session(desk: &mut Desk<'_>) -> Result<Session, Refusal> {
     blocking_conditions(&compared, &sync)?;
     let settings = desk.ctx.settings.get();
     let writer = writer(desk, &compared, &settings, &sync)?;
-    let resources = resources(desk, &compared, &settings, &sync);
+    let resources = resources(desk, &compared, &settings);
     let options = options(desk, &compared, &settings, &sync, &writer).await;
     let mut plan = plan(&resources, &options).map_err(|found| {
         failed(format!(
@@ -192,6 +193,7 @@ pub(super) async fn session(desk: &mut Desk<'_>) -> Result<Session, Refusal> {
         ))
     })?;
     spare_vital_namespaces(&mut plan, &desk.ctx.options.namespace);
+    spare_definitions_in_use(&mut plan, &compared.snapshot, &writer.instance);
     let known = desk
         .state
         .sync_result
@@ -219,6 +221,7 @@ pub(super) async fn session(desk: &mut Desk<'_>) -> Result<Session, Refusal> {
         health,
         pause: None,
         terminating: false,
+        rendered: compared.rendered,
         attempt: attempt(desk),
         run: run(desk),
     })
@@ -248,7 +251,8 @@ fn last_session(desk: &Desk<'_>, error: reconcile::Error) -> Result<Session, Ref
     let writer = Writer::new(
         cluster,
         target,
-        Propagation::Foreground,
+        instance(desk),
+        &SyncOptions::default(),
         Arc::default(),
         desk.ctx.options.kubectl_parallelism,
     );
@@ -259,40 +263,40 @@ fn last_session(desk: &Desk<'_>, error: reconcile::Error) -> Result<Session, Ref
         health: desk.ctx.settings.get().health.clone(),
         pause: None,
         terminating: false,
+        rendered: None,
         attempt: attempt(desk),
         run: run(desk),
     })
 }
 
-/// A closed sync window holds the operation back until it opens; one that has its plan goes on.
-fn window(desk: &mut Desk<'_>) -> Result<(), Refusal> {
+/// A closed sync window holds the operation back until it opens, also in the middle; then so long. One that is to end may.
+pub(super) fn held_by_window(desk: &mut Desk<'_>) -> Option<Duration> {
     let (ctx, app) = (desk.ctx, desk.app.clone());
+    if desk.state.phase != ApiPhase::Running.as_str() {
+        return None;
+    }
     let Project::Found(project) = ctx.apps.project(apps::project_name(&app)) else {
-        return Ok(());
+        return None;
     };
     let project = ctx.settings.get().effective(&project, &ctx.apps);
-    let Ok(cluster) = ctx.clusters.resolve(&app.spec.destination) else {
-        return Ok(());
-    };
+    let cluster = ctx.clusters.resolve(&app.spec.destination).ok()?;
     let attempt = window::Attempt {
         manual: !desk.operation().initiated_by.automated,
         started: desk.state.started_at.map(Time::to_timestamp),
     };
-    let windows = &project.spec.sync_windows;
-    if desk.state.phase != ApiPhase::Running.as_str()
-        || window::permits(
-            windows,
-            &app,
-            cluster.server(),
-            &cluster.name(),
-            attempt,
-            ctx.clock.now(),
-        )
-    {
-        return Ok(());
+    let open = window::permits(
+        &project.spec.sync_windows,
+        &app,
+        cluster.server(),
+        &cluster.name(),
+        attempt,
+        ctx.clock.now(),
+    );
+    if open {
+        return None;
     }
     desk.say("Sync operation blocked by sync window");
-    Err(Refusal::Later(WINDOW))
+    Some(WINDOW)
 }
 
 /// What is to be compared: the sources and revisions of the request, or, once they are known, the exact ones.
@@ -420,6 +424,11 @@ fn blocking_conditions(compared: &Compared, sync: &SyncOperation) -> Result<(), 
     }
 }
 
+/// The Application, as its resources name it.
+fn instance(desk: &Desk<'_>) -> Arc<str> {
+    desk.key().instance(&desk.ctx.options.namespace).into()
+}
+
 /// The way to the cluster, as the account that the project wants.
 fn writer(
     desk: &Desk<'_>,
@@ -429,71 +438,31 @@ fn writer(
 ) -> Result<Writer, Refusal> {
     let cluster = compared.cluster.clone();
     let mut target = cluster.target().ok_or(Refusal::Later(AGAIN))?;
-    if let Some(user) = account(desk, compared, settings)? {
-        target = target.with_impersonation(Impersonate {
-            user,
-            groups: Vec::new(),
-        });
+    let account = crate::account::of(settings, &compared.project, cluster.server(), &desk.app);
+    if let Some(account) = account.map_err(|found| error(found.to_string()))? {
+        target = target.with_impersonation(account);
     }
-    let propagation = SyncOptions::parse(sync.sync_options.iter().map(String::as_str)).propagation();
     Ok(Writer::new(
         cluster,
         target,
-        propagation,
+        instance(desk),
+        &SyncOptions::parse(sync.sync_options.iter().map(String::as_str)),
         settings.ignore_rules(&desk.app.spec.ignore_differences).0,
         desk.ctx.options.kubectl_parallelism,
     ))
 }
 
-fn account(desk: &Desk<'_>, compared: &Compared, settings: &Settings) -> Result<Option<String>, Refusal> {
-    if !settings.config.impersonation_enabled {
-        return Ok(None);
-    }
-    let (server, namespace) = (compared.cluster.server(), &desk.app.spec.destination.namespace);
-    let account = project::service_account(
-        &compared.project.spec,
-        server,
-        namespace,
-        &desk.app.metadata.namespace,
-    )
-    .map_err(|found| {
-        error(format!(
-            "failed to derive service account to impersonate: {found}"
-        ))
-    })?;
-    if account.is_none() && settings.config.impersonation_enforced {
-        return Err(error(format!(
-            "no matching service account found for destination server {server} and namespace {namespace}"
-        )));
-    }
-    Ok(account)
-}
-
 /// The pairs of the comparison as the engine wants them.
-fn resources(
-    desk: &Desk<'_>,
-    compared: &Compared,
-    settings: &Settings,
-    sync: &SyncOperation,
-) -> Vec<Resource> {
-    let options = SyncOptions::parse(sync.sync_options.iter().map(String::as_str));
-    let ignored = options
-        .respect_ignore_differences()
-        .then(|| settings.ignore_rules(&desk.app.spec.ignore_differences).0);
-    let schemas = compared.cluster.schemas();
+fn resources(desk: &Desk<'_>, compared: &Compared, settings: &Settings) -> Vec<Resource> {
     let ours = compared.resources.iter().filter(|managed| {
         let extra = managed.manifest.is_none();
         // What is live only and not known to be superfluous is none of a sync's business.
         !(managed.hook || (extra && !managed.requires_pruning))
     });
     let resource = |managed: &Managed| {
-        let (mut desired, live) = (managed.desired(), managed.live());
+        let (desired, live) = (managed.desired(), managed.live());
         if managed_namespace(managed, desired.as_ref(), &desk.app.spec.destination.namespace) {
             return None;
-        }
-        if let (Some(rules), Some(wanted), Some(found)) = (&ignored, &desired, &live) {
-            // What could not be kept is told by the comparison.
-            desired = Some(argosy_diff::ignore::keep_live(wanted, found, rules, &schemas).0);
         }
         let gvk = desired.as_ref().map(meta::gvk).unwrap_or_else(|| managed.gvk());
         let doubtful = desired.is_none()
@@ -611,6 +580,25 @@ fn spare_vital_namespaces(plan: &mut Plan, own: &str) {
     }
 }
 
+/// A definition takes all of its resources with it, those of other Applications too: as long as there are such it is deleted only where
+/// somebody is asked.
+fn spare_definitions_in_use(plan: &mut Plan, snapshot: &Snapshot, own: &str) {
+    for task in &mut plan.tasks {
+        if task.action != Action::Prune || task.options.prune != Removal::Allowed {
+            continue;
+        }
+        let Some(definition) = task.live.as_deref().filter(|live| meta::is_crd(live)) else {
+            continue;
+        };
+        let text = |path: &[&str]| meta::str_field(definition, path).unwrap_or_default().to_owned();
+        let kind = GroupKind::new(text(&["spec", "group"]), text(&["spec", "names", "kind"]));
+        let of_others = |live: &Arc<Live>| live.app.as_deref().is_some_and(|app| app != own);
+        if snapshot.by_kind(&kind).iter().any(of_others) {
+            task.action = Action::SkipPruneForbidden;
+        }
+    }
+}
+
 /// Is the kind served, and does the project permit the resource?
 fn check(task: &Task, compared: &Compared) -> Check {
     let discovery = compared.cluster.discovery();
@@ -663,4 +651,43 @@ pub(super) fn pause(desk: &Desk<'_>) -> Option<Result<Duration, retry::InvalidDu
     strategy
         .allows(desk.state.retry_count)
         .then(|| strategy.backoff.pause(desk.state.retry_count))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use argosy_livestate::{ClusterState, Event};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_of_which_others_have_resources_is_not_deleted_unasked() {
+        let planned = |options: &str, of: &str| {
+            let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "panels.example.com", "uid": "d", "annotations": {"argocd.argoproj.io/sync-options": options}},
+                "spec": {"group": "example.com", "names": {"kind": "Panel"}}});
+            let panel = json!({"apiVersion": "example.com/v1", "kind": "Panel", "metadata": {"name": "p", "namespace": "shop", "uid": "p"}});
+            let mut state = ClusterState::new();
+            state.apply(Event::Upsert(Box::new(Live::new(&panel, Some(of.into())))));
+            let resource = Resource {
+                key: meta::key(&definition),
+                gvk: meta::gvk(&definition),
+                desired: None,
+                live: Some(Arc::new(definition)),
+                out_of_sync: true,
+                doubtful: false,
+            };
+            let options = Options {
+                prune: true,
+                ..Options::default()
+            };
+            let mut plan = plan(&[resource], &options).unwrap();
+            spare_definitions_in_use(&mut plan, &state.snapshot(), "web");
+            plan.tasks[0].action
+        };
+        assert_eq!(planned("", "other"), Action::SkipPruneForbidden);
+        assert_eq!(planned("", "web"), Action::Prune);
+        assert_eq!(planned("Prune=confirm", "other"), Action::Prune);
+    }
 }

@@ -2,17 +2,20 @@
 //!
 //! Safe is where nothing of ours runs: while resources become healthy, while deletions or approvals are awaited, between
 //! waves, between attempts. A running hook is seen to its end first. The operation then ends as one that is terminated,
-//! and the next look starts a sync to what Git has now.
+//! and the next look starts a sync to what Git has now. A newer revision from which the same is rendered is no reason: in a
+//! repository of many, syncs that take longer than the time between two commits would never end.
 
 use argosy_api::v1alpha1::{OperationPhase, SyncStatusCode};
+use argosy_object::ContentHash;
 use argosy_sync::progress::Reason;
 use argosy_sync::{OperationPhase as TaskPhase, Step};
 
 use super::begin::Session;
 use super::desk::Desk;
 
-/// The newer revisions, if the operation is automated and the comparison has found others than it goes to.
-pub(super) fn newer(desk: &Desk<'_>) -> Option<String> {
+/// The newer revisions, if the operation is automated and the comparison has found others than it goes to. `rendered` is what was rendered
+/// from those.
+pub(super) fn newer(desk: &Desk<'_>, rendered: Option<ContentHash>) -> Option<String> {
     let (operation, app) = (desk.operation(), &desk.app);
     let automated = app.spec.sync_policy.as_ref()?.automated.as_ref()?;
     let at_work = operation.initiated_by.automated && desk.state.phase == OperationPhase::Running.as_str();
@@ -36,7 +39,8 @@ pub(super) fn newer(desk: &Desk<'_>) -> Option<String> {
     };
     let known =
         |revisions: &[String]| !revisions.is_empty() && revisions.iter().all(|revision| !revision.is_empty());
-    let differs = known(&going_to) && known(&newest) && going_to != newest;
+    let changes = || rendered.is_none() || desk.ctx.memos.rendered(&desk.key()) != rendered;
+    let differs = known(&going_to) && known(&newest) && going_to != newest && changes();
     (differs && compared == app.spec.effective_sources()).then(|| newest.join(", "))
 }
 

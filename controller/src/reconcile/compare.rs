@@ -763,6 +763,37 @@ mod tests {
     }
 
     #[test]
+    fn what_git_says_to_leave_alone_has_no_status_and_what_it_says_no_longer_has_one() {
+        let mut left_alone = config_map("a", "a");
+        left_alone["metadata"]["annotations"][argosy_api::annotation::HOOK] = "Skip".into();
+        for present in [vec![], vec![live(config_map("a", "b"), "1")]] {
+            let outcome = World::new(vec![left_alone.clone()], present).compare();
+            assert_eq!(outcome.status, Synced);
+            assert_eq!(rows(&outcome), [("a".to_owned(), None, false)]);
+            assert!(outcome.resources[0].counts.outside);
+        }
+        // The annotation in the cluster is one that Git has taken away.
+        let mut stored = live(left_alone.clone(), "1");
+        stored["metadata"]["annotations"][argosy_diff::LAST_APPLIED] = left_alone.to_string().into();
+        let outcome = World::new(vec![config_map("a", "a")], vec![stored]).compare();
+        assert_eq!(rows(&outcome), [("a".to_owned(), Some(OutOfSync), false)]);
+    }
+
+    #[test]
+    fn what_was_a_hook_and_is_none_any_longer_is_a_resource() {
+        let mut hook = config_map("a", "a");
+        hook["metadata"]["annotations"][argosy_api::annotation::HOOK] = "PreSync".into();
+        let mut stored = live(hook.clone(), "1");
+        stored["metadata"]["annotations"][argosy_diff::LAST_APPLIED] = hook.to_string().into();
+        let outcome = World::new(vec![config_map("a", "a")], vec![stored.clone()]).compare();
+        assert_eq!(rows(&outcome), [("a".to_owned(), Some(OutOfSync), false)]);
+        assert!(!outcome.resources[0].hook);
+        // Where Git has neither, it is what is left of the hook.
+        let outcome = World::new(Vec::new(), vec![stored]).compare();
+        assert_eq!(rows(&outcome), [("a".to_owned(), None, false)]);
+    }
+
+    #[test]
     fn copies_and_what_has_an_owner_are_not_the_applications() {
         let mut owned = live(config_map("owned", "a"), "1");
         owned["metadata"]["ownerReferences"] =

@@ -231,6 +231,39 @@ fn rendered(responses: &[ManifestResponse]) -> ContentHash {
     ContentHash::of(&bytes)
 }
 
+/// Whether the same is rendered from `revisions` as `known` was; what cannot be said is no.
+pub(super) async fn is_the_same(
+    render: &Render<'_>,
+    request: &Request,
+    known: &Desired,
+    revisions: &[String],
+) -> bool {
+    let told =
+        |list: &[String]| list.len() == request.sources.len() && list.iter().all(|text| !text.is_empty());
+    if !told(&known.digests) || !told(revisions) || known.inputs != Some(inputs(render, request)) {
+        return false;
+    }
+    let request = Request {
+        refresh: Refresh::Recent,
+        hard: false,
+        ..request.clone()
+    };
+    match generate(render, &request, Some(revisions), &known.digests).await {
+        Ok(responses) => responses
+            .iter()
+            .map(|response| &response.digest)
+            .eq(&known.digests),
+        Err(error) => {
+            tracing::debug!(
+                app = render.app.metadata.name,
+                error,
+                "render what was synced last"
+            );
+            false
+        }
+    }
+}
+
 /// Asks the repo-server for each source; `have` are the digests of the answers that are still here.
 async fn generate(
     render: &Render<'_>,
@@ -240,7 +273,7 @@ async fn generate(
 ) -> Result<Vec<ManifestResponse>, String> {
     let (app, settings, project) = (render.app, render.settings, render.project);
     let project_name = apps::project_name(app);
-    let refs = ref_sources(&request.sources, settings, project_name);
+    let refs = ref_sources(&request.sources, revisions, settings, project_name);
     let (helm_repositories, helm_credentials) = settings.repositories.helm(project_name);
     let integrity = integrity::effective(&project.spec);
     let calls = request.sources.iter().enumerate().map(|(index, source)| {
@@ -306,18 +339,25 @@ async fn generate(
     futures::future::try_join_all(calls).await
 }
 
-/// `$name` → the repository behind it, for sources that others refer to.
+/// `$name` → the repository behind it, for sources that others refer to: at its exact revision where that is given, so that a rollback
+/// takes the files of then.
 fn ref_sources(
     sources: &[ApplicationSource],
+    revisions: Option<&[String]>,
     settings: &Settings,
     project: &str,
 ) -> BTreeMap<String, RefTarget> {
-    let named = sources.iter().filter(|source| !source.r#ref.is_empty());
+    let exact = |index: usize| {
+        let revision = revisions.and_then(|revisions| revisions.get(index));
+        revision.filter(|revision| !revision.is_empty())
+    };
+    let named = sources.iter().enumerate();
     named
-        .map(|source| {
+        .filter(|(_, source)| !source.r#ref.is_empty())
+        .map(|(index, source)| {
             let target = RefTarget {
                 repo: settings.repositories.find(&source.repo_url, project),
-                target_revision: source.target_revision.clone(),
+                target_revision: exact(index).unwrap_or(&source.target_revision).clone(),
                 chart: source.chart.clone(),
             };
             (format!("${}", source.r#ref), target)
@@ -374,6 +414,26 @@ mod tests {
             repo_url: url.into(),
             ..ApplicationSource::default()
         }
+    }
+
+    #[test]
+    fn files_of_another_source_are_those_of_its_exact_revision_where_that_is_known() {
+        let settings = crate::settings::Store::new("argocd").get();
+        let chart = source("charts");
+        let values = ApplicationSource {
+            r#ref: "values".into(),
+            target_revision: "main".into(),
+            ..source("values")
+        };
+        let sources = [chart, values];
+        let revision = |revisions: Option<&[String]>| {
+            let refs = ref_sources(&sources, revisions, &settings, "default");
+            refs.get("$values").map(|target| target.target_revision.clone())
+        };
+        let given = |of_values: &str| ["1.2.3".to_owned(), of_values.to_owned()];
+        assert_eq!(revision(None).as_deref(), Some("main"));
+        assert_eq!(revision(Some(&given("abc"))).as_deref(), Some("abc"));
+        assert_eq!(revision(Some(&given(""))).as_deref(), Some("main"));
     }
 
     #[test]

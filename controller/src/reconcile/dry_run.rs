@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use argosy_api::annotation::CompareOptions;
 use argosy_kube_io::Target;
-use argosy_kube_io::target::{FieldValidation, Patch, Write};
+use argosy_kube_io::target::{FieldValidation, Impersonate, Patch, Write};
 use argosy_livestate::Snapshot;
 use argosy_object::{ResourceKey, Value};
 use futures::StreamExt as _;
@@ -46,19 +46,25 @@ pub(crate) fn wanted(of_resource: CompareOptions, of_app: CompareOptions, by_def
         .unwrap_or(by_default)
 }
 
-/// Asks about those of `manifests` that are compared by dry run and have no standing verdict among `known`.
+/// Asks about those of `manifests` that are compared by dry run and have no standing verdict among `known`; as `account`, if there is one, and
+/// not at all if it cannot be said as whom.
 pub(crate) async fn ask(
     manifests: &[Arc<Manifest>],
     snapshot: &Snapshot,
     known: Option<&Verdicts>,
     cluster: &Cluster,
+    account: &Result<Option<Impersonate>, String>,
     wanted: impl Fn(&Manifest) -> bool,
 ) -> DryRuns {
     let open = unsettled(manifests, snapshot, known).filter(|manifest| wanted(manifest));
     of_each(open, cluster, |manifest, target| async move {
-        match target {
-            Some(target) => one(&manifest, cluster, &target).await,
-            None => Answer::Unknown("the cluster is not connected".to_owned()),
+        match (target, account) {
+            (Some(target), Ok(None)) => one(&manifest, cluster, &target).await,
+            (Some(target), Ok(Some(account))) => {
+                one(&manifest, cluster, &target.with_impersonation(account.clone())).await
+            }
+            (Some(_), Err(message)) => Answer::Unknown(message.clone()),
+            (None, _) => Answer::Unknown("the cluster is not connected".to_owned()),
         }
     })
     .await

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use argosy_api::annotation::{self, CompareOptions};
 use argosy_api::project::Target;
-use argosy_api::v1alpha1::{AppProject, Application, ApplicationSummary, HealthStatus, ResourceStatus};
+use argosy_api::v1alpha1::{
+    AppProject, Application, ApplicationSummary, HealthStatus, ResourceStatus, SyncStatusCode,
+};
 use argosy_livestate::Snapshot;
 use argosy_object::{GroupKind, Value, meta};
 use argosy_sync::options::SyncOptions;
@@ -17,6 +19,7 @@ use super::manifest::{Desired, Manifest};
 use super::verdict::{self, Rules};
 use super::versions;
 use super::{Answers, Compared, Error, Memo, Request, conditions, health, spec_hash};
+use crate::account;
 use crate::clusters::{Cluster, KindFailure, Status};
 use crate::context::AppKey;
 use crate::settings::Settings;
@@ -99,7 +102,16 @@ impl Task {
         let (snapshot, cluster) = (&self.snapshot, &self.facts.cluster);
         self.answers.in_version = versions::ask(elsewhere, snapshot, known.as_ref(), cluster).await;
         if dry_runs {
-            self.answers.dry_runs = dry_run::ask(manifests, snapshot, known.as_ref(), cluster, wanted).await;
+            // A dry run is a write to whoever decides on it: it is asked for as the sync would be.
+            let account = account::of(
+                &self.facts.settings,
+                &self.facts.project,
+                cluster.server(),
+                &self.facts.app,
+            );
+            let account = account.map_err(|error| error.to_string());
+            self.answers.dry_runs =
+                dry_run::ask(manifests, snapshot, known.as_ref(), cluster, &account, wanted).await;
         }
     }
 
@@ -186,11 +198,12 @@ impl Task {
             health: health::health(&app, &outcome.resources).health,
             revisions: desired.revisions.clone(),
             source_types: desired.source_types.clone(),
+            rendered: desired.rendered,
             sources: request.sources,
             deletion_hooks: desired.deletion_hooks,
             resources: outcome.resources,
             hooks: outcome.hooks,
-            status: outcome.status,
+            status: with_namespace_metadata(&app, outcome.status),
             conditions: found,
             snapshot,
             project,
@@ -313,6 +326,29 @@ fn managed_namespace(
     }))
 }
 
+/// The verdict on the whole, when labels and annotations of the destination's namespace count as well: others than the last sync was to set
+/// are a difference, whether the namespace is followed or not.
+fn with_namespace_metadata(app: &Application, status: SyncStatusCode) -> SyncStatusCode {
+    let wanted = app
+        .spec
+        .sync_policy
+        .as_ref()
+        .and_then(|policy| policy.managed_namespace_metadata.as_ref());
+    let last = app
+        .status
+        .operation_state
+        .as_ref()
+        .and_then(|state| state.sync_result.as_ref());
+    let changed = match (wanted, last) {
+        (Some(wanted), Some(last)) => last.managed_namespace_metadata.as_ref() != Some(wanted),
+        _ => false,
+    };
+    match status {
+        SyncStatusCode::Synced if changed => SyncStatusCode::OutOfSync,
+        other => other,
+    }
+}
+
 /// `status.resources`.
 pub(crate) fn resource_statuses(resources: &[Managed], with_health: bool) -> Vec<ResourceStatus> {
     let status = |resource: &Managed| {
@@ -375,5 +411,49 @@ pub(crate) fn summary(compared: &Compared) -> ApplicationSummary {
         external_urls: urls,
         images,
         is_app_of_apps: apps,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use argosy_api::v1alpha1::{ManagedNamespaceMetadata, OperationState, SyncOperationResult, SyncPolicy};
+
+    use super::*;
+
+    #[test]
+    fn labels_of_the_namespace_that_no_sync_has_set_are_a_difference() {
+        let metadata = |value: &str| ManagedNamespaceMetadata {
+            labels: [("team".to_owned(), value.to_owned())].into(),
+            ..ManagedNamespaceMetadata::default()
+        };
+        let mut app = Application::default();
+        let synced = |app: &Application| with_namespace_metadata(app, SyncStatusCode::Synced);
+        app.spec.sync_policy = Some(SyncPolicy {
+            managed_namespace_metadata: Some(metadata("shop")),
+            ..SyncPolicy::default()
+        });
+        assert_eq!(
+            synced(&app),
+            SyncStatusCode::Synced,
+            "never synced: the rest tells"
+        );
+        for (last, status) in [
+            (None, SyncStatusCode::OutOfSync),
+            (Some(metadata("other")), SyncStatusCode::OutOfSync),
+            (Some(metadata("shop")), SyncStatusCode::Synced),
+        ] {
+            app.status.operation_state = Some(OperationState {
+                sync_result: Some(SyncOperationResult {
+                    managed_namespace_metadata: last,
+                    ..SyncOperationResult::default()
+                }),
+                ..OperationState::default()
+            });
+            assert_eq!(synced(&app), status);
+        }
+        assert_eq!(
+            with_namespace_metadata(&app, SyncStatusCode::Unknown),
+            SyncStatusCode::Unknown
+        );
     }
 }

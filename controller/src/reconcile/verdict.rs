@@ -66,9 +66,9 @@ pub(crate) struct Verdict {
     pub modified: bool,
     /// Health of the live object; nothing if no rule exists.
     pub health: Option<Health>,
-    /// The live object is a hook.
+    /// The live object is a hook, and Git does not say by now that it is an ordinary resource.
     pub live_hook: bool,
-    /// The live object is annotated to be never applied.
+    /// It is annotated to be never applied: in Git, or, where Git has it not, in the cluster.
     pub skipped: bool,
     /// The live object does not count against the Application when it is extra (`IgnoreExtraneous`).
     pub extraneous_ignored: bool,
@@ -122,8 +122,7 @@ pub(crate) fn judge(
     };
     if let Some(live) = &found {
         verdict.health = argosy_health::assess(live, &rules.health);
-        verdict.live_hook = super::manifest::is_hook(live);
-        verdict.skipped = hook::skipped(live);
+        verdict.live_hook = wanted.is_none() && super::manifest::is_hook(live);
         verdict.extraneous_ignored = annotation::CompareOptions::read(live).ignore_extraneous;
         verdict.copied =
             !tracking::is_self_referenced(live, wanted.as_ref(), &rules.instance, &rules.tracking);
@@ -135,6 +134,7 @@ pub(crate) fn judge(
     }
     if let Some(either) = wanted.as_ref().or(found.as_ref()) {
         verdict.sync_wave = annotation::sync_wave(either);
+        verdict.skipped = hook::skipped(either);
     }
     let resource = resource_options(
         &rules.sync_options,

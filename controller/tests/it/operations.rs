@@ -41,6 +41,9 @@ fn operations_on_a_real_cluster() {
         a_definition_and_its_resource_come_in_one_sync(&world).await;
         a_comparison_by_dry_run_asks_the_server(&world).await;
         what_cannot_be_changed_is_replaced_when_forced(&world).await;
+        a_definition_is_not_deleted_when_it_is_forced(&world).await;
+        a_window_that_shuts_in_the_middle_holds_the_rest_back(&world).await;
+        what_is_ignored_keeps_the_value_that_it_has_when_its_wave_comes(&world).await;
         a_dry_run_changes_nothing(&world).await;
         the_server_applies_when_asked_and_takes_over_what_was_applied_before(&world).await;
         a_failure_is_tried_again(&world).await;
@@ -667,6 +670,133 @@ async fn what_cannot_be_changed_is_replaced_when_forced(world: &World) {
         results(&state),
         ["Deployment/web: Synced Running deployment.apps/web replaced"]
     );
+}
+
+async fn a_definition_is_not_deleted_when_it_is_forced(world: &World) {
+    world.application("definition").await;
+    let definition = |scope: &str| {
+        annotated(
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gadgets.example.com"},
+                "spec": {"group": "example.com", "scope": scope, "names": {"kind": "Gadget", "plural": "gadgets"},
+                    "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}),
+            json!({"argocd.argoproj.io/sync-options": "Force=true"}),
+        )
+    };
+    let sync = async |scope: &str| world.sync("definition", &[definition(scope)], json!({})).await;
+    let uid = async || {
+        let live = world
+            .api
+            .get(kinds::CRD, "", "gadgets.example.com")
+            .await
+            .unwrap();
+        live.unwrap()["metadata"]["uid"].clone()
+    };
+    assert_eq!(said(&sync("Namespaced").await).0, "Succeeded");
+    let before = uid().await;
+    let state = sync("Cluster").await;
+    assert_eq!(said(&state).0, "Failed", "{state:#}");
+    assert_eq!(
+        uid().await,
+        before,
+        "all of its resources would have gone with it"
+    );
+}
+
+async fn a_window_that_shuts_in_the_middle_holds_the_rest_back(world: &World) {
+    world.application("window").await;
+    let windows = async |windows: Value| {
+        let spec = json!({"spec": {"syncWindows": windows}});
+        world
+            .api
+            .merge_patch(kinds::PROJECT, NAMESPACE, "default", &spec)
+            .await
+            .unwrap();
+    };
+    let told = |text: &'static str| {
+        move |app: &Value| app["status"]["operationState"]["message"].as_str() == Some(text)
+    };
+    let manifests = [
+        hook_pod("before", "BeforeHookCreation"),
+        config_map("a", json!({})),
+    ];
+    world.ask("window", &manifests, json!({})).await;
+    world
+        .state(
+            "window",
+            "the hook",
+            told("waiting for completion of hook /Pod/before"),
+        )
+        .await;
+    let deny =
+        json!([{"kind": "deny", "schedule": "* * * * *", "duration": "1h", "applications": ["window"]}]);
+    windows(deny).await;
+    world
+        .api
+        .patch_status(
+            PODS,
+            "window",
+            "before",
+            &json!({"status": {"phase": "Succeeded"}}),
+        )
+        .await
+        .unwrap();
+    world
+        .state(
+            "window",
+            "the window",
+            told("Sync operation blocked by sync window"),
+        )
+        .await;
+    let config = async || world.api.get(kinds::CONFIG_MAP, "window", "a").await.unwrap();
+    assert!(config().await.is_none(), "it was not yet the turn of the rest");
+    windows(json!([])).await;
+    assert_eq!(said(&world.end("window").await).0, "Succeeded");
+    assert!(config().await.is_some());
+}
+
+async fn what_is_ignored_keeps_the_value_that_it_has_when_its_wave_comes(world: &World) {
+    world.application("scaled").await;
+    let ignored = json!({"spec": {"ignoreDifferences": [{"group": "", "kind": "ConfigMap", "jsonPointers": ["/data/size"]}]}});
+    world
+        .api
+        .merge_patch(kinds::APPLICATION, NAMESPACE, "scaled", &ignored)
+        .await
+        .unwrap();
+    let first = [config_map("a", json!({"size": "1", "x": "1"}))];
+    assert_eq!(
+        said(&world.sync("scaled", &first, json!({})).await).0,
+        "Succeeded"
+    );
+    let second = [
+        hook_pod("before", "BeforeHookCreation"),
+        config_map("a", json!({"size": "1", "x": "2"})),
+    ];
+    let respect = json!({"syncOptions": ["RespectIgnoreDifferences=true"]});
+    world.ask("scaled", &second, respect).await;
+    world
+        .state("scaled", "the hook", |app| {
+            app["status"]["operationState"]["message"] == "waiting for completion of hook /Pod/before"
+        })
+        .await;
+    // While the plan waits, somebody scales.
+    world
+        .api
+        .merge_patch(kinds::CONFIG_MAP, "scaled", "a", &json!({"data": {"size": "9"}}))
+        .await
+        .unwrap();
+    world
+        .api
+        .patch_status(
+            PODS,
+            "scaled",
+            "before",
+            &json!({"status": {"phase": "Succeeded"}}),
+        )
+        .await
+        .unwrap();
+    assert_eq!(said(&world.end("scaled").await).0, "Succeeded");
+    let live = world.api.get(kinds::CONFIG_MAP, "scaled", "a").await.unwrap();
+    assert_eq!(live.unwrap()["data"], json!({"size": "9", "x": "2"}));
 }
 
 async fn a_dry_run_changes_nothing(world: &World) {
