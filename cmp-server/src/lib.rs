@@ -1,10 +1,10 @@
 //! The sidecar of a config management plugin: it is sent the files of a source over a socket that it shares with the
 //! repo-server, runs the commands of its `plugin.yaml` on them, and answers with what they print.
 //!
-//! Files, socket and gRPC are those of Argo CD's `argocd-cmp-server`, which our repo-server asks just as well. Argo CD's repo-server
-//! cannot ask this one: its client gives the socket's path as the authority of its requests, which is none to our HTTP/2 library. What
-//! a plugin may do is decided by the container that it runs in.
+//! Files, socket and gRPC are those of Argo CD's `argocd-cmp-server`, which our repo-server asks just as well, as Argo CD's repo-server
+//! asks this one. What a plugin may do is decided by the container that it runs in.
 
+mod authority;
 mod command;
 mod config;
 mod discover;
@@ -19,9 +19,11 @@ use anyhow::Context as _;
 use argosy_api::services::plugin::config_management_plugin_service_server::ConfigManagementPluginServiceServer;
 use argosy_runtime::tasks::Tasks;
 use tokio::net::UnixListener;
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
+use authority::Tolerant;
 use config::Plugin;
 use service::Service;
 
@@ -117,7 +119,7 @@ pub fn start(args: &Args, tasks: &Tasks) -> anyhow::Result<PathBuf> {
             .await;
         let router = Server::builder().add_service(health).add_service(service);
         let end = stopping.clone();
-        let incoming = UnixListenerStream::new(listener);
+        let incoming = UnixListenerStream::new(listener).map(|stream| stream.map(Tolerant::new));
         let ended = router.serve_with_incoming_shutdown(incoming, async move { end.cancelled().await });
         if let Err(error) = ended.await {
             tracing::error!(%error, "serving gRPC ended");

@@ -65,6 +65,8 @@ func operation(line json.RawMessage) (any, error) {
 		return wire(line)
 	case "redis":
 		return entries(line)
+	case "plugin":
+		return plugin(line)
 	}
 	return nil, fmt.Errorf("unknown operation %q", request.Op)
 }

@@ -3,6 +3,7 @@
 #![recursion_limit = "256"]
 
 mod api_server;
+mod plugin;
 mod rbac;
 mod redis;
 mod scalars;
