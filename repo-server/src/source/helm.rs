@@ -226,6 +226,7 @@ async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts
         release_name: or(&helm.release_name, request.app),
         namespace: or(&helm.namespace, request.namespace),
         kube_version: or(&helm.kube_version, request.kube_version),
+        api_versions_whole: helm.api_versions.is_empty() && is_whole(request.api_versions),
         api_versions: api_versions.to_vec(),
         values_files,
         values: values_text(helm)?,
@@ -241,6 +242,12 @@ async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts
         values,
         used,
     })
+}
+
+/// Whether these are all API versions of a cluster, and not some that a person adds to what Helm knows: every cluster serves these.
+fn is_whole(api_versions: &[String]) -> bool {
+    let serves = |version: &str| api_versions.iter().any(|served| served == version);
+    serves("v1") && serves("apps/v1")
 }
 
 /// `valuesObject` takes the place of `values`.

@@ -116,6 +116,9 @@ pub struct HelmTemplate {
     /// 0 = no limit.
     #[prost(uint64, tag = "14")]
     pub max_output_bytes: u64,
+    /// The API versions are all that there are.
+    #[prost(bool, tag = "15")]
+    pub api_versions_whole: bool,
 }
 
 /// One parameter.

@@ -679,6 +679,7 @@ async fn a_chart_asks_for_kinds_and_versions_that_the_destination_serves() {
     let asks = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: asks}\ndata:\n\
          \x20 kind: {{ .Capabilities.APIVersions.Has \"monitoring.coreos.com/v1/ServiceMonitor\" | quote }}\n\
          \x20 old: {{ .Capabilities.APIVersions.Has \"example.com/v1/Old\" | quote }}\n\
+         \x20 gone: {{ .Capabilities.APIVersions.Has \"apps/v1beta2\" | quote }}\n\
          \x20 version: {{ .Capabilities.KubeVersion.Version | quote }}\n";
     let repo = Repo::with(&[
         ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
@@ -686,17 +687,17 @@ async fn a_chart_asks_for_kinds_and_versions_that_the_destination_serves() {
     ]);
     let fixture = Fixture::new();
     let mut request = request(&repo, at("web"));
-    request.api_versions = vec!["apps/v1".into(), "example.com/v1/Old".into()];
+    request.api_versions = vec!["v1".into(), "apps/v1".into(), "example.com/v1/Old".into()];
     let without = fixture.render(&request).await.unwrap();
     assert_eq!(
         without[0]["data"],
-        serde_json::json!({"kind": "false", "old": "true", "version": "v1.34.0"})
+        serde_json::json!({"kind": "false", "old": "true", "gone": "false", "version": "v1.34.0"})
     );
     request
         .api_versions
         .push("monitoring.coreos.com/v1/ServiceMonitor".into());
     assert_eq!(fixture.render(&request).await.unwrap()[0]["data"]["kind"], "true");
-    // What the source says of the destination replaces what it serves.
+    // What the source says of the destination replaces what it serves, and is added to what Helm knows.
     request.source.helm = Some(ApplicationSourceHelm {
         kube_version: "1.30.1".into(),
         api_versions: vec!["monitoring.coreos.com/v1/ServiceMonitor".into()],
@@ -704,7 +705,7 @@ async fn a_chart_asks_for_kinds_and_versions_that_the_destination_serves() {
     });
     assert_eq!(
         fixture.render(&request).await.unwrap()[0]["data"],
-        serde_json::json!({"kind": "true", "old": "false", "version": "v1.30.1"})
+        serde_json::json!({"kind": "true", "old": "false", "gone": "true", "version": "v1.30.1"})
     );
 }
 

@@ -67,6 +67,9 @@ func renderChart(request *wire.HelmTemplate, place place, read *reads.Set) (*wir
 	if err != nil {
 		return nil, err
 	}
+	if request.GetApiVersionsWhole() {
+		defer withoutDefaults()()
+	}
 	rel, err := run(install, loaded, values)
 	if err != nil {
 		return nil, err
@@ -133,6 +136,16 @@ func parseKubeVersion(text string) (*common.KubeVersion, error) {
 		return nil, fmt.Errorf("invalid kube version '%s': %w", text, err)
 	}
 	return version, nil
+}
+
+// withoutDefaults takes Helm's own idea of what clusters serve away until the returned function is called: without a
+// cluster, the library adds it to whatever it is told. A worker runs one call at a time.
+func withoutDefaults() func() {
+	defaults := common.DefaultCapabilities
+	none := *defaults
+	none.APIVersions = nil
+	common.DefaultCapabilities = &none
+	return func() { common.DefaultCapabilities = defaults }
 }
 
 func run(install *action.Install, loaded *chart.Chart, values map[string]any) (*release.Release, error) {

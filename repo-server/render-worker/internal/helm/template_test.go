@@ -2,6 +2,7 @@ package helm
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,6 +158,22 @@ func TestAPIVersionsAddToTheDefaults(t *testing.T) {
 	got := seen(t, render(t, dir, func(r *wire.HelmTemplate) { r.ApiVersions = []string{"monitoring.coreos.com/v1/ServiceMonitor"} }))
 	if got.Data["monitors"] != "true" {
 		t.Fatalf("%v", got.Data)
+	}
+}
+
+func TestAPIVersionsThatAreWholeReplaceTheDefaults(t *testing.T) {
+	dir := testtree.Write(t, testtree.With(web, map[string]string{"templates/asks.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: asks}\n" +
+		"data: {old: '{{ .Capabilities.APIVersions.Has \"apps/v1beta2\" }}', new: '{{ .Capabilities.APIVersions.Has \"apps/v1\" }}'}\n"}))
+	for _, whole := range []bool{true, false} {
+		rendered := render(t, dir, func(r *wire.HelmTemplate) {
+			r.ApiVersions = []string{"v1", "apps/v1"}
+			r.ApiVersionsWhole = whole
+		})
+		for _, wired := range rendered.GetObjects() {
+			if got := decode(t, wired); got.Metadata.Name == "asks" && (got.Data["old"] != fmt.Sprint(!whole) || got.Data["new"] != "true") {
+				t.Fatalf("%v: %v", whole, got.Data)
+			}
+		}
 	}
 }
 

@@ -476,7 +476,7 @@ type HelmTemplate struct {
 	// As the cluster reports it ("v1.30.11-gke.3"); cleaned to major.minor.patch here.
 	// Empty = Helm's own default.
 	KubeVersion string `protobuf:"bytes,5,opt,name=kube_version,json=kubeVersion,proto3" json:"kube_version,omitempty"`
-	// Added to Helm's own defaults: "group/version" and "group/version/Kind".
+	// Added to Helm's own defaults, unless `api_versions_whole`: "group/version" and "group/version/Kind".
 	ApiVersions []string `protobuf:"bytes,6,rep,name=api_versions,json=apiVersions,proto3" json:"api_versions,omitempty"`
 	// Absolute paths, lowest precedence first.
 	ValuesFiles []string `protobuf:"bytes,7,rep,name=values_files,json=valuesFiles,proto3" json:"values_files,omitempty"`
@@ -493,8 +493,10 @@ type HelmTemplate struct {
 	DependencyCharts []string `protobuf:"bytes,13,rep,name=dependency_charts,json=dependencyCharts,proto3" json:"dependency_charts,omitempty"`
 	// 0 = no limit. Sum of the objects' JSON.
 	MaxOutputBytes uint64 `protobuf:"varint,14,opt,name=max_output_bytes,json=maxOutputBytes,proto3" json:"max_output_bytes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// `api_versions` are all that there are: Helm's own defaults are left out.
+	ApiVersionsWhole bool `protobuf:"varint,15,opt,name=api_versions_whole,json=apiVersionsWhole,proto3" json:"api_versions_whole,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *HelmTemplate) Reset() {
@@ -623,6 +625,13 @@ func (x *HelmTemplate) GetMaxOutputBytes() uint64 {
 		return x.MaxOutputBytes
 	}
 	return 0
+}
+
+func (x *HelmTemplate) GetApiVersionsWhole() bool {
+	if x != nil {
+		return x.ApiVersionsWhole
+	}
+	return false
 }
 
 type HelmParameter struct {
@@ -1877,7 +1886,7 @@ const file_render_worker_proto_rawDesc = "" +
 	"\x05error\x18\x0f \x01(\v2\x17.argosy.render.v1.ErrorH\x00R\x05error\x12/\n" +
 	"\x05reads\x18\x10 \x01(\v2\x19.argosy.render.v1.ReadSetR\x05reads\x12\x16\n" +
 	"\x06micros\x18\x11 \x01(\x04R\x06microsB\t\n" +
-	"\aoutcome\"\x94\x04\n" +
+	"\aoutcome\"\xc2\x04\n" +
 	"\fHelmTemplate\x12\x1b\n" +
 	"\tchart_dir\x18\x01 \x01(\tR\bchartDir\x12\x1b\n" +
 	"\ttree_root\x18\x02 \x01(\tR\btreeRoot\x12!\n" +
@@ -1896,7 +1905,8 @@ const file_render_worker_proto_rawDesc = "" +
 	"skip_tests\x18\v \x01(\bR\tskipTests\x124\n" +
 	"\x16skip_schema_validation\x18\f \x01(\bR\x14skipSchemaValidation\x12+\n" +
 	"\x11dependency_charts\x18\r \x03(\tR\x10dependencyCharts\x12(\n" +
-	"\x10max_output_bytes\x18\x0e \x01(\x04R\x0emaxOutputBytes\"\xa2\x01\n" +
+	"\x10max_output_bytes\x18\x0e \x01(\x04R\x0emaxOutputBytes\x12,\n" +
+	"\x12api_versions_whole\x18\x0f \x01(\bR\x10apiVersionsWhole\"\xa2\x01\n" +
 	"\rHelmParameter\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x128\n" +
