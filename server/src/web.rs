@@ -12,7 +12,7 @@ use tonic::body::Body;
 use crate::auth::{self, Authenticator, Identity, session};
 use crate::rest::{self, BODY_LEN_MAX, Head, Rest};
 use crate::state::ControlPlane;
-use crate::webhook::Webhooks;
+use crate::webhook::{ARRIVAL, Webhooks};
 
 /// Where browsers, and Argo CD's program, end a session.
 pub(crate) const LOGOUT: &str = "/auth/logout";
@@ -146,19 +146,38 @@ impl Web {
             return text(StatusCode::METHOD_NOT_ALLOWED, "a webhook is a POST");
         }
         let (parts, body) = request.into_parts();
+        let size = parts.headers.get(header::CONTENT_LENGTH);
+        let size = size.and_then(|size| size.to_str().ok()?.parse().ok());
+        let Some(_room) = self.webhooks.room(size) else {
+            return later("too many webhooks at once");
+        };
         let max = self.plane.settings().config.webhook_payload_bytes_max;
-        let Ok(body) = read(body, usize::try_from(max).unwrap_or(usize::MAX)).await else {
-            return text(
-                StatusCode::BAD_REQUEST,
-                &format!(
+        let arriving = read(body, usize::try_from(max).unwrap_or(usize::MAX));
+        let body = match tokio::time::timeout(ARRIVAL, arriving).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(_)) => {
+                let message = format!(
                     "Webhook processing failed: payload must be valid JSON under {} MB",
                     max >> 20
-                ),
-            );
+                );
+                return text(StatusCode::BAD_REQUEST, &message);
+            }
+            Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the payload did not arrive in time"),
         };
-        let (status, message) = self.webhooks.take(&parts.headers, &body);
-        text(status, &message)
+        match self.webhooks.take(parts.headers, body).await {
+            (StatusCode::TOO_MANY_REQUESTS, message) => later(&message),
+            (status, message) => text(status, &message),
+        }
     }
+}
+
+/// For who comes when there is too much: not now, but soon.
+fn later(message: &str) -> Response<Body> {
+    let mut response = text(StatusCode::TOO_MANY_REQUESTS, message);
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 async fn read(body: Incoming, max: usize) -> Result<Bytes, Status> {

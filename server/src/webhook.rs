@@ -2,7 +2,8 @@
 //!
 //! A payload becomes a set of ([`Push`]) repository and revision; sets are merged while they wait, and every second what
 //! has gathered is matched against all Applications once. However many hooks come in, an Application is asked to be
-//! looked at at most once a second, and each waiting push is a few texts in a set of bounded size.
+//! looked at at most once a second, and each waiting push is a few texts in a set of bounded size. What comes in beyond what can be
+//! taken is told to come again.
 
 mod payload;
 
@@ -12,10 +13,11 @@ use std::time::Duration;
 
 use argosy_api::annotation;
 use argosy_api::v1alpha1::{Application, ApplicationSource};
-use argosy_runtime::tasks::Tasks;
+use argosy_runtime::tasks::{Tasks, busy};
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::metrics::Metrics;
 use crate::state::ControlPlane;
@@ -24,6 +26,12 @@ use crate::state::ControlPlane;
 const WAITING_MAX: usize = 50_000;
 /// Bytes of changed files that may wait. A push whose files go beyond is taken without them: then it concerns every path.
 const FILES_LEN_MAX: usize = 16 << 20;
+/// A payload of at most this size is a small one, as nearly all are. Larger ones are read one at a time.
+const SMALL: u64 = 256 << 10;
+/// KiB of small payloads that are read at the same time.
+const SMALL_KIB_MAX: usize = 16 << 10;
+/// How long a payload may take to arrive.
+pub(crate) const ARRIVAL: Duration = Duration::from_secs(10);
 /// How long pushes gather.
 const GATHER: Duration = Duration::from_secs(1);
 
@@ -41,10 +49,13 @@ pub(crate) struct Push {
 }
 
 /// Takes webhooks.
+#[derive(Clone)]
 pub(crate) struct Webhooks {
     plane: Arc<ControlPlane>,
     metrics: Arc<Metrics>,
     waiting: Arc<Waiting>,
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -87,6 +98,8 @@ impl Webhooks {
             plane: plane.clone(),
             metrics,
             waiting: waiting.clone(),
+            small: Arc::new(Semaphore::new(SMALL_KIB_MAX)),
+            large: Arc::new(Semaphore::new(1)),
         };
         tasks.spawn_restarting("webhooks", move || {
             let (plane, waiting) = (plane.clone(), waiting.clone());
@@ -106,8 +119,34 @@ impl Webhooks {
         hooks
     }
 
+    /// Room for a payload of an announced size, while it is read; nothing while there is none.
+    pub(crate) fn room(&self, size: Option<u64>) -> Option<OwnedSemaphorePermit> {
+        match size {
+            Some(size) if size <= SMALL => {
+                let kib = u32::try_from(size.div_ceil(1024)).ok()?;
+                self.small.clone().try_acquire_many_owned(kib.max(1)).ok()
+            }
+            _ => self.large.clone().try_acquire_owned().ok(),
+        }
+    }
+
     /// Takes one in: the status and text of the answer.
-    pub(crate) fn take(&self, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
+    pub(crate) async fn take(&self, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
+        if body.len() as u64 <= SMALL {
+            return self.taken(&headers, &body);
+        }
+        let hooks = self.clone();
+        let taken = busy(move || hooks.taken(&headers, &body)).await;
+        taken.unwrap_or_else(|error| {
+            tracing::error!(error, "reading a webhook failed");
+            (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "Webhook processing failed".to_owned(),
+            )
+        })
+    }
+
+    fn taken(&self, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
         let secret = |key: &str| {
             let secret = self.plane.own_secret("argocd-secret");
             secret
@@ -121,7 +160,7 @@ impl Webhooks {
         let repos: Vec<String> = pushes.iter().map(|push| push.repo.clone()).collect();
         if !self.waiting.gathered.lock().take(pushes) {
             return (
-                StatusCode::SERVICE_UNAVAILABLE,
+                StatusCode::TOO_MANY_REQUESTS,
                 "Queue is full, discarding webhook payload".to_owned(),
             );
         }

@@ -390,6 +390,19 @@ fn a_webhook_asks_for_a_look_at_what_it_touches_and_nothing_else() {
                 .into_iter()
                 .all(|status| status == 200)
         );
+        // Many large ones at once would fill the memory: one is read, the others are to come again, and small ones go on.
+        let large = format!("{{\"x\": \"{}\"}}", "x".repeat(8 << 20));
+        let many = (0..20).map(async |_| {
+            let sent = client
+                .post(&url)
+                .header("X-GitHub-Event", "push")
+                .body(large.clone());
+            // Who is refused before all is sent may find nobody to send the rest to.
+            sent.send().await.map_or(429, |answer| answer.status().as_u16())
+        });
+        let (statuses, small) = tokio::join!(futures::future::join_all(many), post(push.to_string()));
+        assert_eq!(small, 200);
+        assert!(statuses.contains(&429) && statuses.contains(&200), "{statuses:?}");
         let started = std::time::Instant::now();
         loop {
             let app = world
