@@ -106,6 +106,21 @@ pub fn parse_with_days(text: &str) -> Result<Duration, Invalid> {
     }
 }
 
+/// Reads the time that a caller of gRPC gives: digits and a unit.
+pub fn of_grpc(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(count.checked_mul(3600)?),
+        "M" => Duration::from_secs(count.checked_mul(60)?),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
 /// Writes what Go's `Duration.String` writes: `1h0m0s`, `1.5s`, `100ms`, `0s`.
 pub fn format(duration: Duration) -> String {
     let nanos = duration.as_nanos();
@@ -210,6 +225,16 @@ mod tests {
             (60_000_000_000, "1m0s"),
         ] {
             assert_eq!(format(Duration::from_nanos(nanos)), text);
+        }
+    }
+
+    #[test]
+    fn a_callers_timeout_is_read() {
+        assert_eq!(of_grpc("90S"), Some(Duration::from_secs(90)));
+        assert_eq!(of_grpc("59999900u"), Some(Duration::from_micros(59_999_900)));
+        assert_eq!(of_grpc("1H"), Some(Duration::from_secs(3600)));
+        for bad in ["", "S", "9", "9x", "ü"] {
+            assert_eq!(of_grpc(bad), None, "{bad}");
         }
     }
 }

@@ -42,7 +42,7 @@ impl Service {
             .get("grpc-timeout")
             .and_then(|value| value.to_str().ok());
         let until = timeout
-            .and_then(timeout_of)
+            .and_then(argosy_api::duration::of_grpc)
             .map(|timeout| Instant::now() + timeout);
         let modes = self.plugin.spec.preserve_file_mode;
         let limits = receive::Limits::default();
@@ -139,21 +139,6 @@ fn split(output: &str) -> Result<Vec<String>, yaml::Error> {
         .collect())
 }
 
-/// The time that a caller gives us: digits and a unit.
-fn timeout_of(text: &str) -> Option<Duration> {
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let count: u64 = digits.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(count.checked_mul(3600)?),
-        "M" => Duration::from_secs(count.checked_mul(60)?),
-        "S" => Duration::from_secs(count),
-        "m" => Duration::from_millis(count),
-        "u" => Duration::from_micros(count),
-        "n" => Duration::from_nanos(count),
-        _ => return None,
-    })
-}
-
 type Files = Request<Streaming<AppStreamRequest>>;
 
 #[tonic::async_trait]
@@ -214,15 +199,5 @@ mod tests {
         assert_eq!(split(output).unwrap(), ["{\"a\":420}", "{\"b\":true}"]);
         assert!(split("").unwrap().is_empty());
         assert!(split("a: [").is_err());
-    }
-
-    #[test]
-    fn a_callers_timeout_is_read() {
-        assert_eq!(timeout_of("90S"), Some(Duration::from_secs(90)));
-        assert_eq!(timeout_of("59999900u"), Some(Duration::from_micros(59_999_900)));
-        assert_eq!(timeout_of("1H"), Some(Duration::from_secs(3600)));
-        for bad in ["", "S", "9", "9x", "ü"] {
-            assert_eq!(timeout_of(bad), None, "{bad}");
-        }
     }
 }

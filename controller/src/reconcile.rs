@@ -63,7 +63,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// After someone else wrote the Application first, so soon.
 const CONFLICT: Duration = Duration::from_millis(100);
-/// While rendering fails for the first time, it is tried again this often.
+/// While rendering fails for the first time, it is tried again this often, or once the repo-server says that it may work.
 const RENDER_AGAIN: Duration = Duration::from_secs(30);
 
 /// What is asked of a comparison.
@@ -125,6 +125,8 @@ pub enum Error {
     Render {
         /// What the repo-server said.
         message: String,
+        /// After how long it may be otherwise, if nobody has to change anything for it.
+        again: Option<Duration>,
     },
     /// The cluster's state is not known.
     #[error("Failed to load live state: {message}")]
@@ -268,7 +270,7 @@ pub async fn compare_for(
     let known = memo.lock().desired.clone();
     let desired = desired::desired(&render, request, known)
         .await
-        .map_err(|message| Error::Render { message })?;
+        .map_err(|desired::Failed { message, again }| Error::Render { message, again })?;
     cluster.first_lists(|kind| desired.wants(kind)).await;
     let facts = live::Facts {
         app: app.clone(),
@@ -423,7 +425,13 @@ fn failed(
         let asked = request.hard || request.refresh >= Refresh::ForceResolve;
         !asked && now.duration_since(since).as_secs() < grace && !app.status.sync.status.is_empty()
     };
-    let look_again = within_grace.then_some((RENDER_AGAIN, Reason::Retry));
+    let look_again = match error {
+        Error::Render { again, .. } if within_grace => {
+            let after = again.unwrap_or_default().max(RENDER_AGAIN);
+            Some((after, Reason::Retry))
+        }
+        _ => None,
+    };
     if !within_grace {
         status.sync = SyncStatus {
             status: SyncStatusCode::Unknown.into(),

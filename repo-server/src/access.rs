@@ -2,8 +2,9 @@
 
 use crate::chart::ChartRepo;
 use crate::error::{Error, Result};
-use crate::git::github_app::GithubApp;
-use crate::git::{Access, Credentials, Secret};
+use crate::git::{Access, Credentials, GitUrl, Secret};
+use crate::identity::{GithubApp, Identity, Principal, Proof, ServiceAccount};
+use argosy_api::repository_secret;
 use argosy_api::v1alpha1::{RepoCreds, Repository};
 
 /// What kind of place a source is taken from.
@@ -46,7 +47,7 @@ pub fn git(repo: &Repository) -> Result<Access> {
 /// [`Error::Repository`] for credentials of a kind that cannot be used.
 pub fn chart(repo: &Repository, pass_credentials: bool) -> Result<ChartRepo> {
     let credentials = credentials(repo);
-    if let Some(reason) = &credentials.unsupported {
+    if let Some(reason) = &credentials.unusable {
         return Err(Error::Repository {
             url: crate::git::url::display(&repo.repo),
             message: reason.clone(),
@@ -64,6 +65,10 @@ pub fn chart(repo: &Repository, pass_credentials: bool) -> Result<ChartRepo> {
 }
 
 fn credentials(repo: &Repository) -> Credentials {
+    let (identity, unusable) = match identity(repo) {
+        Ok(identity) => (identity, None),
+        Err(reason) => (None, Some(reason)),
+    };
     Credentials {
         username: repo.username.clone(),
         password: Secret::new(repo.password.clone()),
@@ -75,25 +80,50 @@ fn credentials(repo: &Repository) -> Credentials {
         force_basic: repo.force_http_basic_auth,
         proxy: repo.proxy.clone(),
         no_proxy: repo.no_proxy.clone(),
-        github_app: (!repo.github_app_private_key.is_empty()).then(|| GithubApp {
-            app_id: repo.github_app_id,
-            installation_id: repo.github_app_installation_id,
-            private_key: Secret::new(repo.github_app_private_key.clone()),
-            base_url: repo.github_app_enterprise_base_url.clone(),
-        }),
-        unsupported: unsupported(repo),
+        identity,
+        unusable,
     }
 }
 
-fn unsupported(repo: &Repository) -> Option<String> {
-    let what = if !repo.gcp_service_account_key.is_empty() {
-        "Google Cloud service account"
-    } else if repo.use_azure_workload_identity || !repo.azure_service_principal_client_id.is_empty() {
-        "Azure"
-    } else {
-        return None;
-    };
-    Some(format!("{what} credentials are not supported yet"))
+/// As whom tokens are bought for a repository, if they are.
+fn identity(repo: &Repository) -> Result<Option<Identity>, String> {
+    if repo.use_azure_workload_identity {
+        return Principal::workload().map(|workload| Some(Identity::Azure(workload)));
+    }
+    if !repo.github_app_private_key.is_empty() {
+        return Ok(Some(Identity::GithubApp(GithubApp {
+            app_id: repo.github_app_id,
+            installation_id: repo.github_app_installation_id,
+            repository: match repo.github_app_installation_id {
+                0 => owner_and_name(&repo.repo),
+                _ => String::new(),
+            },
+            private_key: Secret::new(repo.github_app_private_key.clone()),
+            base_url: repo.github_app_enterprise_base_url.clone(),
+        })));
+    }
+    if !repo.gcp_service_account_key.is_empty() {
+        let account = ServiceAccount::read(&repo.gcp_service_account_key)?;
+        return Ok(Some(Identity::Google(account)));
+    }
+    if repo.azure_service_principal_client_secret.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Identity::Azure(Principal {
+        tenant: repo.azure_service_principal_tenant_id.clone(),
+        client_id: repo.azure_service_principal_client_id.clone(),
+        proof: Proof::Secret(Secret::new(repo.azure_service_principal_client_secret.clone())),
+        authority: repo.azure_active_directory_endpoint.clone(),
+    })))
+}
+
+/// Owner and name of a repository at a host that gives it both.
+fn owner_and_name(url: &str) -> String {
+    let url = GitUrl::parse(url);
+    let parts = url
+        .as_ref()
+        .map(|url| url.normal().split('/').skip(3).take(2).collect());
+    parts.map_or_else(|_| String::new(), |parts: Vec<&str>| parts.join("/"))
 }
 
 /// Finds the repository configured for a URL or name among those that came with a request, else makes one from the
@@ -122,17 +152,8 @@ pub fn find(url: &str, repos: &[Repository], templates: &[RepoCreds]) -> Reposit
         ..Repository::default()
     };
     if let Some(template) = template {
-        repo.username = template.username.clone();
-        repo.password = template.password.clone();
-        repo.bearer_token = template.bearer_token.clone();
-        repo.ssh_private_key = template.ssh_private_key.clone();
-        repo.tls_client_cert_data = template.tls_client_cert_data.clone();
-        repo.tls_client_cert_key = template.tls_client_cert_key.clone();
-        repo.force_http_basic_auth = template.force_http_basic_auth;
-        repo.proxy = template.proxy.clone();
-        repo.no_proxy = template.no_proxy.clone();
-        repo.enable_oci |= template.enable_oci;
-        repo.insecure_oci_force_http = template.insecure_oci_force_http;
+        repository_secret::inherit(&mut repo, template);
+        repo.enable_oci |= url.starts_with("oci://");
     }
     repo
 }
@@ -145,17 +166,9 @@ pub(crate) fn class(repo: &Repository) -> String {
 
 /// As [`class`], for a credential template.
 pub(crate) fn class_of_template(template: &RepoCreds) -> String {
-    let credentials = Credentials {
-        username: template.username.clone(),
-        password: Secret::new(template.password.clone()),
-        bearer_token: Secret::new(template.bearer_token.clone()),
-        ssh_private_key: Secret::new(template.ssh_private_key.clone()),
-        tls_client_cert: template.tls_client_cert_data.clone(),
-        tls_client_key: Secret::new(template.tls_client_cert_key.clone()),
-        proxy: template.proxy.clone(),
-        ..Credentials::default()
-    };
-    credentials.fingerprint()
+    let mut repo = Repository::default();
+    repository_secret::inherit(&mut repo, template);
+    credentials(&repo).fingerprint()
 }
 
 /// Whether an operator configured a URL: as a repository, or below a credential template.
@@ -185,6 +198,26 @@ fn at_boundary(url: &str, prefix: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_template_gives_all_that_it_has() {
+        let templates = [RepoCreds {
+            url: "https://github.com/team".into(),
+            github_app_id: 12,
+            github_app_private_key: "key".into(),
+            ..RepoCreds::default()
+        }];
+        let found = find("https://github.com/team/app.git", &[], &templates);
+        let Some(Identity::GithubApp(app)) = credentials(&found).identity else {
+            panic!("{found:?}")
+        };
+        assert_eq!((app.app_id, app.repository.as_str()), (12, "team/app"));
+        let other = RepoCreds {
+            github_app_id: 13,
+            ..templates[0].clone()
+        };
+        assert_ne!(class_of_template(&templates[0]), class_of_template(&other));
+    }
 
     #[test]
     fn a_template_is_not_for_a_longer_host() {

@@ -41,6 +41,16 @@ pub enum Error {
         /// What the tool or server said, without credentials.
         message: String,
     },
+    /// The host has been asked too often, and says when it may be asked again.
+    #[error("{url} asks for patience, for {} s: {message}", .retry_after.as_secs())]
+    Patience {
+        /// The repository, without user information.
+        url: String,
+        /// What the tool or server said, without credentials.
+        message: String,
+        /// How long it is left alone.
+        retry_after: Duration,
+    },
     /// The URL or a credential of the repository cannot be used as configured.
     #[error("repository {url} cannot be used: {message}")]
     Repository {
@@ -162,7 +172,9 @@ impl Error {
             Error::Deadline { .. } => Class::Retry {
                 after: Duration::from_secs(30),
             },
-            Error::Overloaded { retry_after } => Class::Retry { after: *retry_after },
+            Error::Overloaded { retry_after } | Error::Patience { retry_after, .. } => {
+                Class::Retry { after: *retry_after }
+            }
             Error::Authentication { .. }
             | Error::Repository { .. }
             | Error::Revision { .. }

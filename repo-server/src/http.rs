@@ -3,11 +3,12 @@
 
 use crate::egress::{self, Egress, NamedBy, Resolver};
 use crate::error::{Error, Result};
-use crate::git::{Credentials, Secret, TrustStore, redact};
+use crate::git::{Credentials, TrustStore, redact};
+use crate::patience::{self, Patience};
 use futures::StreamExt as _;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Redirects followed for one request.
 const MAX_REDIRECTS: usize = 5;
@@ -33,6 +34,7 @@ pub struct Http {
     trust: TrustStore,
     egress: Egress,
     timeout: Duration,
+    patience: Patience,
     clients: Mutex<HashMap<(String, String, NamedBy), reqwest::Client>>,
 }
 
@@ -47,7 +49,7 @@ pub(crate) struct Call<'a> {
     /// Further headers, as the server asked for them.
     pub(crate) headers: &'a BTreeMap<String, String>,
     /// What is posted, with its media type; without it the URL is got.
-    pub(crate) json: Option<(&'static str, String)>,
+    pub(crate) post: Option<(&'a str, String)>,
     /// Largest body of the answer.
     pub(crate) limit: u64,
 }
@@ -63,13 +65,13 @@ impl<'a> Call<'a> {
             credentials: &NOBODY,
             everywhere: false,
             headers: &NONE,
-            json: None,
+            post: None,
             limit: 0,
         }
     }
 
     fn attempted(&self) -> &'static str {
-        match self.json {
+        match self.post {
             Some(_) => "failed to post to",
             None => "failed to get",
         }
@@ -91,6 +93,7 @@ impl Http {
             trust,
             egress,
             timeout,
+            patience: Patience::default(),
             clients: Mutex::default(),
         }
     }
@@ -159,11 +162,18 @@ impl Http {
             message: redact(&chain(&e), credentials, None),
         };
         let client = self.client(&parsed, used, named_by)?;
-        let mut request = match call.json {
+        let mut request = match call.post {
             Some((media_type, body)) => client
                 .post(parsed.clone())
                 .header("content-type", media_type)
-                .header("accept", media_type)
+                .header(
+                    "accept",
+                    if media_type.ends_with("json") {
+                        media_type
+                    } else {
+                        "application/json"
+                    },
+                )
                 .body(body),
             None => client.get(parsed.clone()),
         };
@@ -182,8 +192,24 @@ impl Http {
         for (name, value) in call.headers.iter().filter(|(name, _)| theirs(name)) {
             request = request.header(name, value);
         }
+        let origin = parsed.origin().ascii_serialization();
+        let whom = used.fingerprint();
+        let patience = |message: String, retry_after| Error::Patience {
+            url: shown.clone(),
+            message,
+            retry_after,
+        };
+        if let Some(left) = self.patience.left(&origin, &whom) {
+            return Err(patience("it has been asked too often".into(), left));
+        }
         let response = request.send().await.map_err(failed)?;
         let status = response.status();
+        let told = response.headers().get(reqwest::header::RETRY_AFTER);
+        let told = told.and_then(|text| patience::retry_after(text.to_str().ok()?, SystemTime::now()));
+        if status.as_u16() == 429 || status.as_u16() == 503 && told.is_some() {
+            let retry_after = self.patience.have(&origin, &whom, told);
+            return Err(patience(format!("the server answered {status}"), retry_after));
+        }
         if status.as_u16() == 401 || status.as_u16() == 403 {
             return Err(Error::Authentication {
                 url: shown.clone(),
@@ -210,42 +236,6 @@ impl Http {
             body.extend_from_slice(&chunk);
         }
         Ok(Fetched { body })
-    }
-
-    /// Posts nothing to a URL with a bearer token, and gives the answer.
-    pub(crate) async fn post(&self, url: &str, credentials: &Credentials) -> Result<Vec<u8>> {
-        let shown = crate::git::url::display(url);
-        let failed = |message: String| Error::Fetch {
-            attempted: "failed to post to",
-            url: shown.clone(),
-            message: redact(&message, credentials, None),
-        };
-        let parsed = url::Url::parse(url).map_err(|e| failed(e.to_string()))?;
-        let client = self.client(
-            &parsed,
-            &Credentials {
-                // The token differs each time; the client need not.
-                bearer_token: Secret::default(),
-                ..credentials.clone()
-            },
-            NamedBy::Operator,
-        )?;
-        let request = client
-            .post(parsed)
-            .bearer_auth(credentials.bearer_token.expose())
-            .header("accept", "application/vnd.github+json");
-        let response = request.send().await.map_err(|e| failed(chain(&e)))?;
-        let status = response.status();
-        if status.as_u16() == 401 || status.as_u16() == 403 {
-            return Err(Error::Authentication {
-                url: shown,
-                message: format!("the server answered {status}"),
-            });
-        }
-        if !status.is_success() {
-            return Err(failed(format!("the server answered {status}")));
-        }
-        Ok(response.bytes().await.map_err(|e| failed(chain(&e)))?.to_vec())
     }
 
     fn client(
@@ -394,6 +384,11 @@ impl Http {
     /// Where the fetcher may connect to.
     pub fn egress(&self) -> &Egress {
         &self.egress
+    }
+
+    /// Hosts that are left alone for a while.
+    pub(crate) fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// The administrator's certificates.

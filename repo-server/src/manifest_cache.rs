@@ -348,7 +348,7 @@ fn size(rendered: &Rendered) -> u32 {
 /// life is tried less and less often.
 fn failure_ttl(error: &Error, attempts: u32) -> Duration {
     match (error, error.class()) {
-        (Error::Store { .. }, _) => Duration::ZERO,
+        (Error::Store { .. } | Error::Overloaded { .. }, _) => Duration::ZERO,
         (Error::Version { .. } | Error::Authentication { .. } | Error::Repository { .. }, _) => {
             Duration::from_secs(30)
         }

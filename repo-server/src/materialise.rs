@@ -196,6 +196,7 @@ fn write_tree(tree: &Tree, into: &Path, limit: u64) -> Result<u64> {
     let Some(root) = tree.lookup(&TreePath::root())? else {
         return Err(Error::io("failed to materialise a tree", "it has no root"));
     };
+    tree.expect_below(&root, limit);
     let mut total = 0_u64;
     let mut pending = vec![root];
     while let Some(dir) = pending.pop() {

@@ -14,6 +14,7 @@ use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::git::{Access, Commit, Git};
 use crate::http::Http;
+use crate::load::Load;
 use crate::manifest;
 use crate::manifest_cache::{Entry, Inputs, ManifestCache, Rendered};
 use crate::materialise::{Directory, Materialiser};
@@ -35,6 +36,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How objects are marked as belonging to an Application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +92,8 @@ pub struct Request {
     pub generate_paths: String,
     /// Tools that are switched off, by name of the source type.
     pub enabled_types: BTreeMap<String, bool>,
+    /// How long who asks will wait, if that is known. The output does not depend on it.
+    pub patience: Option<Duration>,
 }
 
 /// Manifests and where they came from.
@@ -138,6 +142,7 @@ pub struct Renderer {
     pub child: Option<child::Program>,
     /// What the operator decided that shows in the output: part of every key.
     pub policy: String,
+    pub(crate) load: Arc<Load>,
     pub(crate) cache: ManifestCache,
 }
 
@@ -253,6 +258,9 @@ impl Renderer {
             commands,
             mut notes,
         } = output;
+        notes.open.clone_from(&reads.open);
+        notes.open.sort();
+        notes.open.dedup();
         let mut objects = manifest::flatten(objects)?;
         manifest::note_faults(&objects, &mut notes);
         if let Some(tracking) = &request.tracking {
@@ -268,7 +276,7 @@ impl Renderer {
             };
             closed = self.cache.remember(content, &inputs, reads, &rendered).await;
         } else {
-            for reason in &reads.open {
+            for reason in &rendered.notes.open {
                 self.metrics.open_input(reason);
             }
             tracing::debug!(app = request.app_name, reasons = ?reads.open, "the output is not a function of the files alone");
@@ -287,6 +295,7 @@ impl Renderer {
         located: &Located,
         refs: &BTreeMap<String, Tree>,
     ) -> Result<(SourceType, Output)> {
+        let _entered = self.load.enter(&request.app_name, request.patience).await?;
         let tree = &located.tree;
         let dir = tree.app_dir(&located.path)?;
         let source = overrides::apply(&request.source, tree, &dir, &request.app_name)?;

@@ -82,7 +82,6 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
     let max_message = args.grpc_max_size << 20;
     let service = RepoServerServiceServer::new(Service::new(
         renderer,
-        args.parallelism_limit,
         args.include_hidden_directories,
         args.gpg_enabled,
     )?)

@@ -7,6 +7,7 @@ use crate::egress::Egress;
 use crate::error::{Error, Result};
 use crate::git::{self, Git, TrustStore};
 use crate::http::Http;
+use crate::load::Load;
 use crate::manifest_cache::ManifestCache;
 use crate::materialise::Materialiser;
 use crate::metrics::Metrics;
@@ -132,6 +133,7 @@ pub(crate) fn renderer_of(
     Ok(Renderer {
         git,
         plugins,
+        load: Load::new(args.parallelism_limit, metrics.clone()),
         charts,
         http,
         files,

@@ -224,6 +224,36 @@ impl Tree {
         self.raw().read(&node.id, limit, node.path.as_str())
     }
 
+    /// Says that files will be read, at most `limit` bytes of them: what lies elsewhere is got in few requests.
+    pub(crate) fn expect<'a>(&self, files: impl Iterator<Item = &'a Node>, limit: u64) {
+        if let Tree::Git(tree) = self
+            && tree.has_pointers()
+        {
+            tree.expect(files.map(|node| node.id.as_str()), limit);
+        }
+    }
+
+    /// As [`Tree::expect`], of all files below a directory.
+    pub(crate) fn expect_below(&self, directory: &Node, limit: u64) {
+        let Tree::Git(tree) = self else { return };
+        if !tree.has_pointers() {
+            return;
+        }
+        let (mut pending, mut files) = (vec![directory.id.clone()], Vec::new());
+        while let Some(id) = pending.pop() {
+            // What cannot be listed will be found out when it is read.
+            let Ok(entries) = tree.list(&id) else { return };
+            for entry in entries.iter() {
+                match entry.kind {
+                    RawKind::Directory => pending.push(entry.id.clone()),
+                    RawKind::File { .. } => files.push(entry.id.clone()),
+                    RawKind::Link | RawKind::Submodule => {}
+                }
+            }
+        }
+        tree.expect(files.iter().map(String::as_str), limit);
+    }
+
     /// Text of a link, by the entry that names it.
     pub(crate) fn read_link(&self, entry: &RawEntry) -> Result<Vec<u8>> {
         self.raw().read(&entry.id, MAX_LINK_BYTES, &entry.name)

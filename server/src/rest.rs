@@ -24,6 +24,8 @@ use serde_json::{Value, json};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use argosy_api::repository::RETRY_AFTER;
+
 use crate::auth::{Identity, session as sessions};
 use crate::service::Api;
 use input::Input;
@@ -318,12 +320,23 @@ pub(crate) fn json_response(status: StatusCode, value: Vec<u8>) -> Response<Body
 pub(crate) fn error_response(status: &Status) -> Response<Body> {
     let body = json!({"error": status.message(), "code": status.code() as i32, "message": status.message()});
     let mut response = json_response(http_status(status.code()), body.to_string().into_bytes());
-    if status.code() == Code::ResourceExhausted {
+    if let Some(seconds) = retry_after(status) {
         response
             .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+/// After how many seconds a refused call may be made again: as long as whoever refused it says.
+fn retry_after(status: &Status) -> Option<u64> {
+    let told = status.metadata().get(RETRY_AFTER);
+    let told: Option<u64> = told.and_then(|text| text.to_str().ok()?.parse().ok());
+    match (status.code(), told) {
+        (Code::ResourceExhausted | Code::Unavailable, Some(millis)) => Some(millis.div_ceil(1000).max(1)),
+        (Code::ResourceExhausted, None) => Some(1),
+        _ => None,
+    }
 }
 
 /// The HTTP status of a gRPC code.

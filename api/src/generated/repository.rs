@@ -244,6 +244,15 @@ pub struct ManifestResponse {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub faults: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Argosy's own: why the manifests are made anew at each commit, whatever it changes; nothing if they follow from the files that
+    /// they were made from.
+    #[prost(string, repeated, tag = "1005")]
+    #[serde(
+        rename = "openInputs",
+        deserialize_with = "crate::meta::null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub open_inputs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]

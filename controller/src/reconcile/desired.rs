@@ -13,6 +13,7 @@ use argosy_api::integrity;
 use argosy_api::repository::{ManifestRequest, ManifestResponse};
 use argosy_api::v1alpha1::{AppProject, Application, ApplicationSource, RefTarget};
 use argosy_object::{ContentHash, GroupKind, GroupVersionKind, Value};
+use argosy_repo_client::Class;
 
 use tokio::time::Instant;
 
@@ -36,12 +37,26 @@ pub(crate) struct Render<'a> {
     pub settings: &'a Settings,
 }
 
+/// Why there is no desired state.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub message: String,
+    /// After how long it may be otherwise, if nobody has to change anything for it.
+    pub again: Option<Duration>,
+}
+
+impl From<String> for Failed {
+    fn from(message: String) -> Failed {
+        Failed { message, again: None }
+    }
+}
+
 /// The desired state for `request`. `known` is the last one of this Application.
 pub(crate) async fn desired(
     render: &Render<'_>,
     request: &Request,
     known: Option<Arc<Desired>>,
-) -> Result<Arc<Desired>, String> {
+) -> Result<Arc<Desired>, Failed> {
     let kinds = || ClusterKinds::new(render.cluster, render.settings);
     let namespace = &render.app.spec.destination.namespace;
     if !request.manifests.is_empty() {
@@ -51,9 +66,11 @@ pub(crate) async fn desired(
             .iter()
             .any(|source| integrity::is_demanded(integrity.as_ref(), source))
         {
-            return Err("Cannot use local manifests when source integrity is enforced".to_owned());
+            return Err("Cannot use local manifests when source integrity is enforced"
+                .to_owned()
+                .into());
         }
-        return local(render, request, &kinds()).map(Arc::new);
+        return Ok(Arc::new(local(render, request, &kinds())?));
     }
     let inputs = inputs(render, request);
     let revisions = revisions(render, request);
@@ -80,7 +97,8 @@ pub(crate) async fn desired(
         responses = generate(render, request, revisions.as_deref(), &[]).await?;
         if responses.iter().any(|response| response.unchanged) {
             // Taken for an empty answer, it would have everything pruned.
-            return Err("the repo-server left out manifests that it was not told to leave out".to_owned());
+            let message = "the repo-server left out manifests that it was not told to leave out";
+            return Err(message.to_owned().into());
         }
     }
     if revisions.is_none() {
@@ -270,7 +288,7 @@ async fn generate(
     request: &Request,
     revisions: Option<&[String]>,
     have: &[String],
-) -> Result<Vec<ManifestResponse>, String> {
+) -> Result<Vec<ManifestResponse>, Failed> {
     let (app, settings, project) = (render.app, render.settings, render.project);
     let project_name = apps::project_name(app);
     let refs = ref_sources(&request.sources, revisions, settings, project_name);
@@ -318,20 +336,28 @@ async fn generate(
             let count = request.sources.len();
             let answer = render.ctx.repo.generate_manifest(ask).await.map_err(|error| {
                 let text = argosy_runtime::log::chain(&error);
-                format!(
+                let message = format!(
                     "failed to generate manifest for source {} of {count}: {text}",
                     index + 1
-                )
+                );
+                let again = match error.class() {
+                    Class::Retry { after } => Some(after),
+                    Class::Stalled | Class::Bug => None,
+                };
+                Failed { message, again }
             })?;
             match &answer.source_integrity_result {
                 Some(result) => match integrity::problems(result) {
-                    Some(problems) => Err(format!("source {} of {count}: {problems}", index + 1)),
+                    Some(problems) => Err(Failed::from(format!(
+                        "source {} of {count}: {problems}",
+                        index + 1
+                    ))),
                     None => Ok(answer),
                 },
-                None if demanded => Err(format!(
+                None if demanded => Err(Failed::from(format!(
                     "source {} of {count}: the project demands signatures, and the repo-server verified none",
                     index + 1
-                )),
+                ))),
                 None => Ok(answer),
             }
         }

@@ -3,7 +3,8 @@
 //! All addresses behind the configured name are known; a repository goes to the same replica while that is well
 //! and not busier than the others ([`ring`]), else to the next; one that takes much of the calls is spread over several
 //! ([`traffic`]). Calls for the same at the same time go to the same replica, which answers them with one render. What did
-//! not reach a replica is tried with the next, within a [`budget`]. The wire is Argo CD's, so either end may be theirs.
+//! not reach a replica, or found it with too much to do, is tried with the next, within a [`budget`]; where all have too much to do it
+//! is tried once they said that it may be, if the caller's time allows. The wire is Argo CD's, so either end may be theirs.
 
 mod budget;
 mod channel;
@@ -21,22 +22,25 @@ use argosy_api::repository::repo_server_service_client::RepoServerServiceClient;
 use argosy_api::repository::{
     AppList, GitDirectoriesRequest, GitDirectoriesResponse, GitFilesRequest, GitFilesResponse,
     HelmChartsRequest, HelmChartsResponse, ListAppsRequest, ListRefsRequest, ManifestFileChunk,
-    ManifestFileMetadata, ManifestRequest, ManifestRequestWithFiles, ManifestResponse, PluginList, Refs,
-    RepoAppDetailsResponse, RepoServerAppDetailsQuery, RepoServerRevisionChartDetailsRequest,
-    RepoServerRevisionMetadataRequest, ResolveRevisionRequest, ResolveRevisionResponse,
-    TestRepositoryRequest, TestRepositoryResponse, UpdateRevisionForPathsRequest,
+    ManifestFileMetadata, ManifestRequest, ManifestRequestWithFiles, ManifestResponse, PluginList,
+    RETRY_AFTER, Refs, RepoAppDetailsResponse, RepoServerAppDetailsQuery,
+    RepoServerRevisionChartDetailsRequest, RepoServerRevisionMetadataRequest, ResolveRevisionRequest,
+    ResolveRevisionResponse, TestRepositoryRequest, TestRepositoryResponse, UpdateRevisionForPathsRequest,
     UpdateRevisionForPathsResponse,
 };
 use argosy_api::v1alpha1::{ApplicationSource, ChartDetails, OciMetadata, Repository, RevisionMetadata};
 use argosy_runtime::dial::Dial;
 use pool::About;
-use tonic::{Code, Response, Status};
+use tokio::time::Instant;
+use tonic::{Code, Request, Response, Status};
 
 pub use channel::connect;
 pub use flags::Flags;
 pub use pool::{Pool, Replica};
 pub use tls::Tls;
 
+/// So much longer than we wait a replica is told that we do: it shall not be the one to give up.
+const MARGIN: Duration = Duration::from_secs(1);
 /// Bytes of one chunk of files that are sent along.
 const CHUNK: usize = 64 << 10;
 
@@ -108,6 +112,8 @@ pub enum Error {
         code: Code,
         /// The repo-server's words.
         message: String,
+        /// After how long the same call may succeed, if the repo-server says so.
+        retry_after: Option<Duration>,
     },
 }
 
@@ -120,6 +126,10 @@ impl Error {
         match self {
             Error::Config(_) => Class::Bug,
             Error::Connect { .. } => retry(5),
+            Error::Call {
+                retry_after: Some(after),
+                ..
+            } => Class::Retry { after: *after },
             Error::Call { code, .. } => match code {
                 // Not known is who has no certificate yet, or whose authority the other side has not: it is never about the source.
                 Code::Unavailable | Code::Aborted | Code::Cancelled | Code::Unauthenticated => retry(10),
@@ -206,9 +216,11 @@ impl RepoClient {
         self.call(
             &key,
             request,
-            move |mut client: RepoServerServiceClient<tonic::transport::Channel>, _: ManifestRequest| {
+            move |mut client: RepoServerServiceClient<tonic::transport::Channel>,
+                  request: Request<ManifestRequest>| {
                 let parts = tokio_stream::iter(parts.clone());
-                async move { client.generate_manifest_with_files(parts).await }
+                let request = request.map(|_| parts);
+                async move { client.generate_manifest_with_files(request).await }
             },
         )
         .await
@@ -406,53 +418,83 @@ impl RepoClient {
         .await
     }
 
-    /// Asks the best replica; goes on to the next one only when a replica could not be asked at all.
+    /// Asks the best replica; goes on to the next one only when a replica could not be asked at all, or has too much to do.
     async fn call<Q: Clone + prost::Message, R>(
         &self,
         key: &Key,
         request: Q,
-        ask: impl AsyncFn(RepoServerServiceClient<tonic::transport::Channel>, Q) -> Result<Response<R>, Status>,
+        ask: impl AsyncFn(
+            RepoServerServiceClient<tonic::transport::Channel>,
+            Request<Q>,
+        ) -> Result<Response<R>, Status>,
     ) -> Result<R, Error> {
+        let until = Instant::now() + self.timeout;
         let about = About {
             repo: &key.repo,
             part: &key.part,
             digest: key.digest.unwrap_or_else(|| digest(&request)),
         };
-        let all = async {
-            let (mut tried, mut last) = (Vec::new(), None);
-            while let Some(replica) = self.pool.choose(&about, &tried).await? {
+        // Boxed, here and below: messages may hold a whole Application, and each future that is not holds several of them.
+        let all = Box::pin(async {
+            let (mut tried, mut last, mut wait) = (Vec::new(), None, None);
+            loop {
+                let Some(replica) = self.pool.choose(&about, &tried).await? else {
+                    // All have been asked. Who has too much to do says when to come back.
+                    let pause = wait.take().map(|wait| apart(wait, &about.digest));
+                    let in_time = pause.filter(|pause| Instant::now() + *pause * 2 < until);
+                    match in_time {
+                        Some(pause) if self.pool.may_retry() => {
+                            tokio::time::sleep(pause).await;
+                            tried.clear();
+                            continue;
+                        }
+                        _ => break,
+                    }
+                };
                 let client = RepoServerServiceClient::new(replica.channel.clone())
                     .max_decoding_message_size(self.max_message)
                     .max_encoding_message_size(self.max_message);
-                match ask(client, request.clone()).await {
+                let mut request = Request::new(request.clone());
+                request.set_timeout(until.saturating_duration_since(Instant::now()) + MARGIN);
+                let status = match Box::pin(ask(client, request)).await {
                     Ok(answer) => return Ok(answer.into_inner()),
-                    Err(status) if unreachable(&status) => {
-                        self.pool.suspect(replica.address);
-                        tried.push(replica.address);
-                        last = Some(Error::Connect {
-                            address: replica.address.to_string(),
-                            message: text(&status),
-                        });
-                    }
-                    Err(status) => {
-                        return Err(Error::Call {
-                            code: status.code(),
-                            message: text(&status),
-                        });
+                    Err(status) => status,
+                };
+                let retry_after = retry_after(&status);
+                if unreachable(&status) {
+                    self.pool.suspect(replica.address);
+                    last = Some(Error::Connect {
+                        address: replica.address.to_string(),
+                        message: text(&status),
+                    });
+                } else {
+                    let error = Error::Call {
+                        code: status.code(),
+                        message: text(&status),
+                        retry_after,
+                    };
+                    match retry_after {
+                        Some(after) if status.code() == Code::ResourceExhausted => {
+                            wait = Some(wait.unwrap_or(after).min(after));
+                            last = Some(error);
+                        }
+                        _ => return Err(error),
                     }
                 }
+                tried.push(replica.address);
             }
             Err(last.unwrap_or_else(|| Error::Connect {
                 address: String::new(),
                 message: "there is no replica".into(),
             }))
-        };
+        });
         // The deadline is the caller's, however many replicas were asked within it.
         tokio::time::timeout(self.timeout, all).await.unwrap_or_else(|_| {
             let message = format!("no answer within {} s", self.timeout.as_secs());
             Err(Error::Call {
                 code: Code::DeadlineExceeded,
                 message,
+                retry_after: None,
             })
         })
     }
@@ -486,6 +528,17 @@ impl Key {
             ..self
         }
     }
+}
+
+/// After how long the same call may succeed, as a replica says.
+fn retry_after(status: &Status) -> Option<Duration> {
+    let text = status.metadata().get(RETRY_AFTER)?.to_str().ok()?;
+    text.parse().ok().map(Duration::from_millis)
+}
+
+/// A wait, longer by up to a half, for each request by another part of it: who is sent away together shall not come back together.
+fn apart(wait: Duration, digest: &[u8; 32]) -> Duration {
+    wait + wait.mul_f64(f64::from(digest[0]) / 510.0)
 }
 
 /// Whether a call never arrived, or its replica is on its way out: another one may be asked.
@@ -538,9 +591,33 @@ mod tests {
         let said = |code| Error::Call {
             code,
             message: String::new(),
+            retry_after: None,
         };
         assert!(matches!(said(Code::Unauthenticated).class(), Class::Retry { .. }));
         assert!(matches!(said(Code::Unknown).class(), Class::Stalled));
+    }
+
+    #[test]
+    fn a_replicas_word_on_when_to_come_back_is_kept_and_callers_come_back_apart() {
+        let mut status = Status::aborted("the host asks for patience");
+        assert_eq!(retry_after(&status), None);
+        status.metadata_mut().insert(RETRY_AFTER, 90_000_u64.into());
+        let after = retry_after(&status);
+        assert_eq!(after, Some(Duration::from_secs(90)));
+        let error = Error::Call {
+            code: status.code(),
+            message: String::new(),
+            retry_after: after,
+        };
+        assert_eq!(
+            error.class(),
+            Class::Retry {
+                after: Duration::from_secs(90)
+            }
+        );
+        let second = Duration::from_secs(1);
+        assert_eq!(apart(second, &[0; 32]), second);
+        assert_eq!(apart(second, &[255; 32]), second * 3 / 2);
     }
 
     #[tokio::test]

@@ -328,6 +328,11 @@ impl Pool {
         }))
     }
 
+    /// Whether a call that all replicas have refused may be made again.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.lock().budget.spend()
+    }
+
     /// A replica did not answer: others are asked first for a while, and the names are looked at again at the next call.
     pub(crate) fn suspect(&self, address: SocketAddr) {
         let mut state = self.lock();

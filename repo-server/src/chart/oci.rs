@@ -5,6 +5,7 @@ use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::git::redact;
 use crate::http::Http;
+use crate::identity::{Identity, Tokens, Use};
 use crate::metrics::Metrics;
 use oci_client::client::{Certificate, CertificateEncoding, Client, ClientConfig, ClientProtocol};
 use oci_client::errors::OciDistributionError;
@@ -36,6 +37,7 @@ const REALM_TTL: Duration = Duration::from_secs(600);
 
 pub(super) struct Registries {
     http: Arc<Http>,
+    tokens: Tokens,
     metrics: Metrics,
     /// Registries whose token service was looked at, and when.
     checked: Mutex<HashMap<String, Instant>>,
@@ -51,6 +53,7 @@ struct Found {
 impl Registries {
     pub(super) fn new(http: Arc<Http>, metrics: Metrics) -> Registries {
         Registries {
+            tokens: Tokens::new(http.clone()),
             http,
             metrics,
             checked: Mutex::default(),
@@ -109,6 +112,27 @@ impl Registries {
         Ok(())
     }
 
+    /// What is shown to a registry. Of identities Azure's have tokens for registries.
+    async fn auth(&self, repo: &ChartRepo, host: &str) -> Result<RegistryAuth> {
+        let credentials = match &repo.credentials.identity {
+            Some(Identity::Azure(_)) => {
+                let what = Use::Registry(host.to_owned());
+                self.tokens.credentials(&repo.credentials, what).await?
+            }
+            _ => repo.credentials.clone(),
+        };
+        Ok(if !credentials.bearer_token.is_empty() {
+            RegistryAuth::Bearer(credentials.bearer_token.expose().to_owned())
+        } else if credentials.username.is_empty() && credentials.password.is_empty() {
+            RegistryAuth::Anonymous
+        } else {
+            RegistryAuth::Basic(
+                credentials.username.clone(),
+                credentials.password.expose().to_owned(),
+            )
+        })
+    }
+
     fn build(&self, repo: &ChartRepo, host: &str) -> Result<Client> {
         let mut certificates = Vec::new();
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
@@ -161,7 +185,7 @@ impl Registries {
     pub(super) async fn tags(&self, repo: &ChartRepo, chart: &str) -> Result<Vec<String>> {
         let reference = Self::reference(repo, chart, "latest")?;
         let client = self.client(repo, reference.registry()).await?;
-        let auth = auth(repo);
+        let auth = self.auth(repo, reference.registry()).await?;
         let list = async {
             let mut all: Vec<String> = Vec::new();
             loop {
@@ -192,7 +216,7 @@ impl Registries {
             message: format!("the reference is not valid: {e}"),
         })?;
         let client = self.client(repo, registry).await?;
-        let auth = auth(repo);
+        let auth = self.auth(repo, registry).await?;
         let login = client.auth(&reference, &auth, RegistryOperation::Pull);
         self.request(repo, "test-repo", "failed to log in to", login)
             .await
@@ -241,7 +265,7 @@ impl Registries {
 
     async fn manifest(&self, repo: &ChartRepo, reference: &Reference) -> Result<Found> {
         let client = self.client(repo, reference.registry()).await?;
-        let auth = auth(repo);
+        let auth = self.auth(repo, reference.registry()).await?;
         let manifest = async {
             client.auth(reference, &auth, RegistryOperation::Pull).await?;
             client.pull_image_manifest(reference, &auth).await
@@ -347,20 +371,6 @@ impl Registries {
                 }
             }
         })
-    }
-}
-
-fn auth(repo: &ChartRepo) -> RegistryAuth {
-    let credentials = &repo.credentials;
-    if !credentials.bearer_token.is_empty() {
-        RegistryAuth::Bearer(credentials.bearer_token.expose().to_owned())
-    } else if credentials.username.is_empty() && credentials.password.is_empty() {
-        RegistryAuth::Anonymous
-    } else {
-        RegistryAuth::Basic(
-            credentials.username.clone(),
-            credentials.password.expose().to_owned(),
-        )
     }
 }
 

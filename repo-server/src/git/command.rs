@@ -3,10 +3,11 @@
 use super::credential::{Credentials, Session, TrustStore};
 use super::url::{self, GitUrl};
 use crate::error::{Error, Result};
+use crate::patience::{self, Patience};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// Largest answer taken from git: the refs of a very large repository are about 30 MB.
@@ -23,6 +24,7 @@ pub(super) struct Command<'a> {
     pub(super) addresses: &'a [SocketAddr],
     pub(super) credentials: &'a Credentials,
     pub(super) trust: &'a TrustStore,
+    pub(super) patience: &'a Patience,
     pub(super) deadline: Duration,
     /// Begins an error text, such as `failed to fetch`.
     pub(super) attempted: &'static str,
@@ -93,14 +95,14 @@ impl Command<'_> {
         if status.success() {
             return out;
         }
-        Err(self.failure(&err))
+        Err(self.failure(&err, session))
     }
 
     fn shown_url(&self) -> String {
         self.url.map(|url| url.normal().to_owned()).unwrap_or_default()
     }
 
-    fn failure(&self, stderr: &[u8]) -> Error {
+    fn failure(&self, stderr: &[u8], session: &Session) -> Error {
         let text = redact(&String::from_utf8_lossy(stderr), self.credentials, self.url);
         let message = last_lines(&text);
         let url = self.shown_url();
@@ -116,7 +118,19 @@ impl Command<'_> {
             "returned error: 403",
             "host key verification failed",
         ];
-        if refused.iter().any(|sign| lower.contains(sign)) {
+        let told = session.retry_after();
+        let retry_after = told.and_then(|text| patience::retry_after(&text, SystemTime::now()));
+        let busy = lower.contains("returned error: 429")
+            || lower.contains("returned error: 503") && retry_after.is_some();
+        if let (true, Some(asked)) = (busy, self.url) {
+            let whom = self.credentials.fingerprint();
+            let retry_after = self.patience.have(&asked.origin(), &whom, retry_after);
+            Error::Patience {
+                url,
+                message,
+                retry_after,
+            }
+        } else if refused.iter().any(|sign| lower.contains(sign)) {
             Error::Authentication { url, message }
         } else {
             Error::Fetch {

@@ -1,9 +1,9 @@
 //! What a repository wants to see before it answers, and how `git` is given it: by files that only this
 //! process and its child can read, never by argument, URL or environment value.
 
-use super::github_app::GithubApp;
 use super::url::{GitUrl, Scheme};
 use crate::error::{Error, Result};
+use crate::identity::Identity;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -58,27 +58,19 @@ pub struct Credentials {
     pub proxy: String,
     /// Hosts that are reached without the proxy, comma separated.
     pub no_proxy: String,
-    /// An app whose tokens are the password.
-    pub github_app: Option<GithubApp>,
-    /// A method of authentication that cannot be used, with the reason.
-    pub unsupported: Option<String>,
+    /// An identity whose tokens are shown in place of a password.
+    pub identity: Option<Identity>,
+    /// Why these credentials cannot be used, if they cannot.
+    pub unusable: Option<String>,
 }
 
 impl Credentials {
     /// A name for these credentials that says nothing about them; equal for equal ones.
     pub fn fingerprint(&self) -> String {
-        let app = self.github_app.as_ref().map(|app| {
-            format!(
-                "{} {} {} {}",
-                app.app_id,
-                app.installation_id,
-                app.base_url,
-                app.private_key.expose()
-            )
-        });
+        let identity = self.identity.as_ref().map(Identity::exposed);
         let mut hasher = blake3::Hasher::new();
         for part in [
-            app.as_deref().unwrap_or_default(),
+            identity.as_deref().unwrap_or_default(),
             self.username.as_str(),
             self.password.expose(),
             self.bearer_token.expose(),
@@ -118,12 +110,25 @@ impl Credentials {
     }
 }
 
-/// Variables by which another `git` asks an origin as whom we are. Only for HTTP: a key for SSH would have to lie in a file
-/// where that `git` runs.
-pub(super) fn environment(url: &GitUrl, credentials: &Credentials) -> Vec<(String, String)> {
-    if !matches!(url.scheme(), Scheme::Http | Scheme::Https) {
-        return Vec::new();
+/// Variables by which another `git` asks an origin, or a host over SSH, as whom we are. Nothing of ours has to be in reach of it.
+pub(super) fn environment(
+    url: &GitUrl,
+    credentials: &Credentials,
+    trust: &TrustStore,
+) -> Vec<(String, String)> {
+    let mut variables = vec![("GIT_TERMINAL_PROMPT", "0".to_owned())];
+    match url.scheme() {
+        Scheme::Http | Scheme::Https => http_environment(url, credentials, &mut variables),
+        Scheme::Ssh => ssh_environment(url, credentials, trust, &mut variables),
+        Scheme::File => variables.clear(),
     }
+    variables
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn http_environment(url: &GitUrl, credentials: &Credentials, variables: &mut Vec<(&'static str, String)>) {
     let header = if !credentials.bearer_token.is_empty() {
         Some(format!("Bearer {}", credentials.bearer_token.expose()))
     } else if !credentials.password.is_empty() {
@@ -131,7 +136,6 @@ pub(super) fn environment(url: &GitUrl, credentials: &Credentials) -> Vec<(Strin
     } else {
         None
     };
-    let mut variables = vec![("GIT_TERMINAL_PROMPT", "0".to_owned())];
     if let Some(header) = header {
         variables.push(("GIT_CONFIG_COUNT", "1".into()));
         variables.push(("GIT_CONFIG_KEY_0", format!("http.{}/.extraHeader", url.origin())));
@@ -140,10 +144,46 @@ pub(super) fn environment(url: &GitUrl, credentials: &Credentials) -> Vec<(Strin
     if credentials.insecure {
         variables.push(("GIT_SSL_NO_VERIFY", "true".into()));
     }
-    variables
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+}
+
+/// The key and the hosts come as variables, which the command writes down for as long as it runs. The key is for the one host.
+fn ssh_environment(
+    url: &GitUrl,
+    credentials: &Credentials,
+    trust: &TrustStore,
+    variables: &mut Vec<(&'static str, String)>,
+) {
+    let host = url.host().trim_matches(['[', ']']);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    if host.is_empty() || !host.chars().all(plain) {
+        return;
+    }
+    let known = if credentials.insecure {
+        "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+    } else {
+        "-o StrictHostKeyChecking=yes -o UserKnownHostsFile=\"$d/known_hosts\""
+    };
+    // A function, as git puts its arguments behind the text; in a shell of its own, so that the trap ends with it.
+    let command = format!(
+        "argosy_ssh() (\n\
+         umask 077\n\
+         d=$(mktemp -d) || exit 255\n\
+         trap 'rm -rf \"$d\"' EXIT\n\
+         trap 'exit 255' HUP INT TERM\n\
+         printf '%s\\n' \"$ARGOSY_GIT_SSH_KEY\" >\"$d/key\"\n\
+         printf '%s\\n' \"$ARGOSY_GIT_KNOWN_HOSTS\" >\"$d/known_hosts\"\n\
+         printf 'Host %s\\nIdentityFile \"%s\"\\n' '{host}' \"$d/key\" >\"$d/config\"\n\
+         ssh -F \"$d/config\" -o BatchMode=yes -o ConnectTimeout=15 -o IdentitiesOnly=yes -o IdentityAgent=none \
+         -o GlobalKnownHostsFile=/dev/null -o UpdateHostKeys=no {known} \"$@\"\n\
+         )\n\
+         argosy_ssh"
+    );
+    let key = credentials.ssh_private_key.expose().replace("\r\n", "\n");
+    let hosts = std::fs::read_to_string(&trust.known_hosts).unwrap_or_default();
+    variables.push(("GIT_SSH_COMMAND", command));
+    variables.push(("GIT_SSH_VARIANT", "ssh".into()));
+    variables.push(("ARGOSY_GIT_SSH_KEY", key.trim_end().to_owned()));
+    variables.push(("ARGOSY_GIT_KNOWN_HOSTS", hosts));
 }
 
 fn basic(user: &str, password: &str) -> String {
@@ -202,7 +242,7 @@ impl Session {
         credentials: &Credentials,
         trust: &TrustStore,
     ) -> Result<Session> {
-        if let Some(reason) = &credentials.unsupported {
+        if let Some(reason) = &credentials.unusable {
             return Err(Error::Repository {
                 url: url.map(|url| url.normal().to_owned()).unwrap_or_default(),
                 message: reason.clone(),
@@ -225,6 +265,11 @@ impl Session {
             match url.scheme() {
                 Scheme::Https | Scheme::Http => {
                     session.http(url, credentials, trust, &mut config)?;
+                    // The headers of answers, without secrets: only there a server says when to come again.
+                    let trace = session.trace().display().to_string();
+                    session.set("GIT_TRACE_CURL", trace);
+                    session.set("GIT_TRACE_CURL_NO_DATA", "1");
+                    session.set("GIT_TRACE_REDACT", "1");
                     // The name is not resolved again: it might then lead elsewhere.
                     let list: Vec<String> = addresses.iter().map(|address| bracketed(address.ip())).collect();
                     if !list.is_empty()
@@ -242,6 +287,21 @@ impl Session {
         let file = session.write("gitconfig", &config)?;
         session.set("GIT_CONFIG_GLOBAL", file);
         Ok(session)
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.dir.path().join("trace")
+    }
+
+    /// The last `Retry-After` that the server has sent.
+    pub(super) fn retry_after(&self) -> Option<String> {
+        let trace = std::fs::read(self.trace()).ok()?;
+        let trace = String::from_utf8_lossy(&trace).into_owned();
+        let headers = trace
+            .lines()
+            .filter_map(|line| line.split_once("<= Recv header: ")?.1.split_once(':'));
+        let told = headers.filter(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
+        told.last().map(|(_, value)| value.trim().to_owned())
     }
 
     fn base_environment(&mut self) {

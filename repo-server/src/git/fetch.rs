@@ -6,6 +6,7 @@ use super::objects::{Commit, Repo, open_objects};
 use super::refs::Resolved;
 use super::{Access, Credentials, Git, GitUrl, lfs, short_hash, store, tree};
 use crate::error::{Error, Result};
+use crate::identity::Use;
 use crate::path::TreePath;
 use crate::tree::Tree;
 use std::sync::atomic::AtomicU64;
@@ -33,7 +34,7 @@ impl Git {
     }
 
     /// The same tree, whose pointers are read as what they stand for.
-    async fn with_lfs(
+    pub(super) async fn with_lfs(
         &self,
         access: &Access,
         files: tree::GitTree,
@@ -46,7 +47,7 @@ impl Git {
         let lfs = lfs::Lfs {
             repo: repo.clone(),
             access: access.clone(),
-            credentials: self.tokens.credentials(&access.credentials).await?,
+            credentials: self.tokens.credentials(&access.credentials, Use::Git).await?,
             http: self.http.clone(),
             trust: self.trust.clone(),
             scratch: self.scratch.clone(),
@@ -161,6 +162,7 @@ impl Git {
             addresses: &[],
             credentials: &access.credentials,
             trust: &self.trust,
+            patience: self.http.patience(),
             deadline: self.settings.fetch_timeout,
             attempted: "failed to repack",
         };
@@ -199,6 +201,7 @@ impl Git {
                 addresses: &[],
                 credentials: &none,
                 trust: &self.trust,
+                patience: self.http.patience(),
                 deadline: Duration::from_secs(30),
                 attempted: "failed to initialise a repository",
             };

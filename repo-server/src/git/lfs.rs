@@ -1,5 +1,6 @@
 //! Git LFS: a file of a tree may be a pointer, which names the content by its digest; the content is asked of a server beside
-//! the repository when the file is read, and kept by that digest in the repository's store.
+//! the repository when the file is read, and kept by that digest in the repository's store. Of files that will be read together the
+//! contents are asked for together.
 //!
 //! What is read is as much a function of the commit as any other file: the digest stands in the blob. An object is taken over
 //! only if it has the digest and size of its pointer, whoever sent it.
@@ -10,6 +11,7 @@ use crate::chart::hex_sha256;
 use crate::error::{Error, Result};
 use crate::http::{Call, Http};
 use crate::metrics::Metrics;
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,22 +21,26 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// A pointer is smaller than this.
-const MAX_POINTER: usize = 1024;
-/// Largest answer of a server about one object.
-const MAX_ANSWER: u64 = 1 << 20;
+pub(super) const MAX_POINTER: usize = 1024;
+/// Largest answer of a server about objects.
+const MAX_ANSWER: u64 = 4 << 20;
+/// Objects that are asked for in one request, as `git lfs` does it.
+const BATCH: usize = 100;
 /// Largest `.lfsconfig` that is read.
 const MAX_CONFIG: u64 = 64 << 10;
 /// So many objects of the process are on their way at the same time: each is held whole until it is stored.
 static IN_FLIGHT: Semaphore = Semaphore::const_new(16);
+/// And so many of one request.
+const AT_ONCE: usize = 8;
 /// The media type of the protocol.
 const MEDIA_TYPE: &str = "application/vnd.git-lfs+json";
 
 /// What a file says of the content that it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pointer {
+pub(super) struct Pointer {
     /// SHA-256 in lower-case hex.
     oid: String,
-    size: u64,
+    pub(super) size: u64,
 }
 
 impl Pointer {
@@ -186,36 +192,85 @@ impl Lfs {
         Ok(())
     }
 
+    /// The pointer that a file is, if what it stands for is not here yet.
+    pub(super) fn missing(&self, data: &[u8]) -> Option<Pointer> {
+        Pointer::parse(data).filter(|pointer| !self.path(pointer).exists())
+    }
+
+    /// Gets many objects that will be read. One that cannot be had is left to whoever reads its file: he can say which it is.
+    pub(super) fn gather(&self, mut pointers: Vec<Pointer>) {
+        pointers.sort_by(|a, b| a.oid.cmp(&b.oid));
+        pointers.dedup();
+        let Ok(handle) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        // A single one is asked for as well when it is read.
+        for pointers in pointers.chunks(BATCH).filter(|pointers| pointers.len() > 1) {
+            let gathered =
+                tokio::task::block_in_place(|| handle.block_on(self.in_time(self.batch(pointers))));
+            if let Err(error) = gathered {
+                tracing::debug!(repo = self.repo.url, %error, "getting LFS objects ahead of their files failed");
+                return;
+            }
+        }
+    }
+
+    async fn batch(&self, pointers: &[Pointer]) -> Result<()> {
+        let objects = self.ask(pointers).await?;
+        let downloads = pointers.iter().filter_map(|pointer| {
+            let object = objects.iter().find(|object| object.oid == pointer.oid)?;
+            Some(async move {
+                let data = self.download(pointer, object).await?;
+                if pointer.is_of(&data) {
+                    self.keep(&self.path(pointer), &data)?;
+                }
+                Ok::<(), Error>(())
+            })
+        });
+        let all = futures::stream::iter(downloads).buffer_unordered(AT_ONCE);
+        all.try_collect().await
+    }
+
     async fn fetch(&self, pointer: &Pointer) -> Result<Vec<u8>> {
+        self.in_time(async {
+            let objects = self.ask(std::slice::from_ref(pointer)).await?;
+            let object = objects.iter().find(|object| object.oid == pointer.oid);
+            let object = object.ok_or_else(|| self.failed("the answer does not speak of it".into()))?;
+            self.download(pointer, object).await
+        })
+        .await
+    }
+
+    /// Talks to servers as long as the objects of the tree have time.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let started = Instant::now();
         let until = self
             .until
             .get_or_init(|| tokio::time::Instant::now() + self.deadline);
-        let download = async {
-            // Never closed, so that this is a place.
-            let _place = IN_FLIGHT.acquire().await;
-            self.download(pointer).await
-        };
-        let fetched = tokio::time::timeout_at(*until, download).await;
-        let fetched = fetched.unwrap_or_else(|_| {
+        let done = tokio::time::timeout_at(*until, work).await;
+        let done = done.unwrap_or_else(|_| {
             let after = self.deadline.as_secs();
             Err(self.failed(format!("the LFS objects of the tree took longer than {after} s")))
         });
         let url = self.access.url.normal();
         self.metrics.git_request(url, "lfs", started.elapsed());
-        if fetched.is_err() {
+        if done.is_err() {
             self.metrics.git_failed(url, "fetch");
         }
-        fetched
+        done
     }
 
-    async fn download(&self, pointer: &Pointer) -> Result<Vec<u8>> {
+    /// Asks where objects are.
+    async fn ask(&self, pointers: &[Pointer]) -> Result<Vec<Object>> {
         let endpoint = self.endpoint().await?;
+        let objects = pointers
+            .iter()
+            .map(|pointer| serde_json::json!({"oid": pointer.oid, "size": pointer.size}));
         let question = serde_json::json!({
             "operation": "download",
             "transfers": ["basic"],
             "hash_algo": "sha256",
-            "objects": [{"oid": pointer.oid, "size": pointer.size}],
+            "objects": objects.collect::<Vec<_>>(),
         });
         let answer = self
             .http
@@ -223,24 +278,32 @@ impl Lfs {
                 owner: &self.owner(),
                 credentials: &self.credentials,
                 headers: &endpoint.headers,
-                json: Some((MEDIA_TYPE, question.to_string())),
+                post: Some((MEDIA_TYPE, question.to_string())),
                 limit: MAX_ANSWER,
                 ..Call::to(&format!("{}/objects/batch", endpoint.url))
             })
             .await?;
         let batch: Batch = serde_json::from_slice(&answer.body)
             .map_err(|error| self.failed(format!("the answer about it cannot be read: {error}")))?;
-        let object = batch.objects.into_iter().find(|object| object.oid == pointer.oid);
-        let object = object.ok_or_else(|| self.failed("the answer does not speak of it".into()))?;
-        if let Some(refused) = object.error {
+        Ok(batch.objects)
+    }
+
+    async fn download(&self, pointer: &Pointer, object: &Object) -> Result<Vec<u8>> {
+        if let Some(refused) = &object.error {
             return Err(self.failed(format!(
                 "the server refused it: {} ({})",
                 refused.message, refused.code
             )));
         }
-        let Some(download) = object.actions.and_then(|actions| actions.download) else {
+        let download = object
+            .actions
+            .as_ref()
+            .and_then(|actions| actions.download.as_ref());
+        let Some(download) = download else {
             return Err(self.failed("the server does not say where it is".into()));
         };
+        // Never closed, so that this is a place.
+        let _place = IN_FLIGHT.acquire().await;
         let answer = self
             .http
             .call(Call {
@@ -319,6 +382,7 @@ impl Lfs {
             addresses: &addresses,
             credentials: &self.credentials,
             trust: &self.trust,
+            patience: self.http.patience(),
             deadline: self.deadline,
             attempted: "failed to ask for the LFS server of",
         };

@@ -2,7 +2,7 @@
 //! revisions read at once. The `git` program moves objects over the network; everything is read in process.
 //!
 //! - [`url`]: which URLs are allowed and which are equal; - [`credential`]: what `git` may show to whom;
-//! - [`github_app`]: tokens of apps; - `command`: one run of `git`; - `network`: asking a server with it;
+//! - `command`: one run of `git`; - `network`: asking a server with it;
 //! - `refs`: which commit a revision means; - `fetch`: getting commits; - `objects`: what is there of them;
 //! - [`tree`]: reading a commit; - `submodule`, `lfs`: files of it that lie elsewhere;
 //! - `poll`: asking before somebody waits for the answer; - `signature`: who signed a commit;
@@ -11,7 +11,6 @@
 mod command;
 pub mod credential;
 mod fetch;
-pub mod github_app;
 mod lfs;
 mod network;
 mod objects;
@@ -32,6 +31,7 @@ pub use url::{GitUrl, Scheme};
 use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::http::Http;
+use crate::identity::{Tokens, Use};
 use crate::metrics::Metrics;
 use network::URL;
 use refs::is_sha;
@@ -126,7 +126,7 @@ pub struct Git {
     listings: tree::Listings,
     keyring: signature::Keyring,
     lists: Mutex<HashMap<(String, String), Arc<List>>>,
-    tokens: github_app::Tokens,
+    tokens: Tokens,
     http: Arc<Http>,
     /// Where repositories that moved are now.
     moved: Mutex<HashMap<String, GitUrl>>,
@@ -186,7 +186,7 @@ impl Git {
                 .map_err(|e| Error::io(format!("failed to create {}", dir.display()), e))?;
         }
         let trust = http.trust().clone();
-        let tokens = github_app::Tokens::new(http.clone());
+        let tokens = Tokens::new(http.clone());
         let keyring = signature::Keyring::new(settings.keys.clone(), scratch.clone());
         Ok(Git {
             strays: Mutex::new(store::strays(&root)),
@@ -278,8 +278,8 @@ impl Git {
     /// # Errors
     /// [`Error::Authentication`] and others of an app whose token is asked for.
     pub(crate) async fn environment(&self, access: &Access) -> Result<Vec<(String, String)>> {
-        let credentials = self.tokens.credentials(&access.credentials).await?;
-        Ok(credential::environment(&access.url, &credentials))
+        let credentials = self.tokens.credentials(&access.credentials, Use::Git).await?;
+        Ok(credential::environment(&access.url, &credentials, &self.trust))
     }
 
     /// Resolves a revision to a full commit SHA, asking the repository where the text does not say it all.

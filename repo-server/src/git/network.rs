@@ -4,6 +4,7 @@ use super::command::Command;
 use super::{Access, Credentials, Git, GitUrl, Scheme};
 use crate::egress::NamedBy;
 use crate::error::{Error, Result};
+use crate::identity::Use;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::PoisonError;
@@ -19,7 +20,7 @@ impl Git {
         attempted: &'static str,
         arguments: &[&str],
     ) -> Result<Vec<u8>> {
-        let credentials = self.tokens.credentials(&access.credentials).await?;
+        let credentials = self.tokens.credentials(&access.credentials, Use::Git).await?;
         let known = {
             let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
             moved.get(access.url.normal()).cloned()
@@ -68,6 +69,14 @@ impl Git {
         attempted: &'static str,
         arguments: &[&str],
     ) -> Result<Vec<u8>> {
+        let whom = place.credentials.fingerprint();
+        if let Some(left) = self.http.patience().left(&place.url.origin(), &whom) {
+            return Err(Error::Patience {
+                url: place.url.normal().to_owned(),
+                message: "it has been asked too often".into(),
+                retry_after: left,
+            });
+        }
         let addresses = self.addresses(place).await?;
         let arguments: Vec<&str> = arguments
             .iter()
@@ -86,6 +95,7 @@ impl Git {
             addresses: &addresses,
             credentials: &place.credentials,
             trust: &self.trust,
+            patience: self.http.patience(),
             deadline,
             attempted,
         };

@@ -43,6 +43,7 @@ impl Git {
                 }
                 let url = absolute(&access, &module.url)?;
                 let mut inner = Access::new(&url, Credentials::default(), access.depth)?;
+                inner.lfs = access.lfs;
                 // The parent's credentials are for the parent's server.
                 if inner.url.scheme() == access.url.scheme()
                     && inner.url.origin_or_host() == access.url.origin_or_host()
@@ -74,7 +75,10 @@ impl Git {
                             )),
                             other => other,
                         })?;
-                let subtree = opened.tree();
+                let mut subtree = opened.tree();
+                if inner.lfs {
+                    subtree = self.with_lfs(&inner, subtree, &opened.repo).await?;
+                }
                 pending.push((inner, subtree.clone(), depth + 1));
                 found.insert(commit, subtree);
             }

@@ -1,7 +1,7 @@
 //! The files of one commit, read straight from the objects.
 
 use super::Repo;
-use super::lfs::Lfs;
+use super::lfs::{self, Lfs};
 use super::submodule::{self, Modules};
 use crate::error::{Error, Result};
 use crate::tree::{Node, Raw, RawEntry, RawKind};
@@ -14,7 +14,7 @@ pub struct GitTree {
     root: gix::ObjectId,
     /// Fetched submodules by the commits that this tree, or one of them, names.
     modules: Arc<Modules>,
-    /// Where the content of pointers is, if they are read as what they stand for. Those of submodules are not.
+    /// Where the content of pointers is, if they are read as what they stand for.
     lfs: Option<Arc<Lfs>>,
 }
 
@@ -69,6 +69,44 @@ impl GitTree {
             lfs: Some(Arc::new(lfs)),
             ..self
         }
+    }
+
+    /// Gets what pointers among some files stand for, in few requests, before the files are read; no more than `limit` bytes.
+    pub(crate) fn expect<'a>(&self, ids: impl Iterator<Item = &'a str>, limit: u64) {
+        let mut wanted: Vec<(&Arc<Lfs>, Vec<lfs::Pointer>)> = Vec::new();
+        let mut left = limit;
+        for text in ids {
+            let (tree, plain) = self.place(text);
+            let Some(lfs) = &tree.lfs else { continue };
+            let Some(pointer) = tree.pointer(plain, lfs) else {
+                continue;
+            };
+            let Some(rest) = left.checked_sub(pointer.size) else {
+                break;
+            };
+            left = rest;
+            match wanted.iter_mut().find(|(known, _)| Arc::ptr_eq(known, lfs)) {
+                Some((_, pointers)) => pointers.push(pointer),
+                None => wanted.push((lfs, vec![pointer])),
+            }
+        }
+        for (lfs, pointers) in wanted {
+            lfs.gather(pointers);
+        }
+    }
+
+    /// The pointer that a file is, if what it stands for is not in the store. What cannot be read will be found out when it is.
+    fn pointer(&self, id: &str, lfs: &Lfs) -> Option<lfs::Pointer> {
+        let (id, repo) = (self.id(id).ok()?, self.repo.local());
+        let small = repo.find_header(id).ok()?.size() < lfs::MAX_POINTER as u64;
+        small
+            .then(|| lfs.missing(&repo.find_blob(id).ok()?.data))
+            .flatten()
+    }
+
+    /// Whether anything of it may be a pointer that is read as what it stands for.
+    pub(crate) fn has_pointers(&self) -> bool {
+        self.reads_lfs() || self.modules.values().any(GitTree::reads_lfs)
     }
 
     /// A directory of this tree as a tree of its own.
@@ -174,7 +212,7 @@ impl Raw for GitTree {
             .map(|entry| match (entry.kind, self.modules.get(&entry.id)) {
                 (RawKind::Submodule, Some(module)) => RawEntry {
                     kind: RawKind::Directory,
-                    id: format!("{}:{}", entry.id, module.root_id()),
+                    id: format!("{}:{}", entry.id, module.root()),
                     name: entry.name.clone(),
                 },
                 _ => RawEntry {

@@ -1,6 +1,7 @@
 //! What the tool of a source can be told: parameters and value files of a chart, images of a kustomization, the parameters that a
 //! plugin announces.
 
+use super::repo;
 use crate::error::{Error, Result};
 use crate::path::TreePath;
 use crate::render::{Located, Renderer, Request, build_env, caller, plugin_request};
@@ -8,9 +9,32 @@ use crate::source::detect::{self, SourceType};
 use crate::source::{helm, kustomize, overrides};
 use argosy_api::repository as wire;
 use argosy_api::v1alpha1;
+use std::sync::Arc;
+use tonic::Status;
 
 /// Describes a source.
-pub(super) async fn details(renderer: &Renderer, request: &Request) -> Result<wire::RepoAppDetailsResponse> {
+pub(super) async fn details(
+    renderer: Arc<Renderer>,
+    query: wire::RepoServerAppDetailsQuery,
+) -> Result<wire::RepoAppDetailsResponse, Status> {
+    let request = Request {
+        repo: repo(query.repo)?,
+        source: query.source.unwrap_or_default(),
+        repos: query.repos,
+        kustomize_options: query.kustomize_options.unwrap_or_default(),
+        helm_options: query.helm_options.unwrap_or_default(),
+        app_name: query.app_name,
+        no_cache: query.no_cache,
+        no_revision_cache: query.no_revision_cache,
+        enabled_types: query.enabled_source_types.into_iter().collect(),
+        ref_sources: query.ref_sources.into_iter().collect(),
+        ..Request::default()
+    };
+    Ok(described(&renderer, &request).await?)
+}
+
+async fn described(renderer: &Renderer, request: &Request) -> Result<wire::RepoAppDetailsResponse> {
+    let _entered = renderer.load.enter(&request.app_name, None).await?;
     let located = renderer.locate(request).await?;
     let dir = located.tree.app_dir(&located.path)?;
     let source = overrides::apply(&request.source, &located.tree, &dir, &request.app_name)?;

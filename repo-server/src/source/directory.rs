@@ -115,7 +115,9 @@ pub async fn render(request: Request<'_>) -> Result<Output> {
         paths: vec![dir.path.clone()],
         ..Reads::default()
     };
-    for Candidate { node, format } in select(tree, dir, options)? {
+    let candidates = select(tree, dir, options)?;
+    tree.expect(candidates.iter().map(|candidate| &candidate.node), max_bytes);
+    for Candidate { node, format } in candidates {
         let over = |_| Error::Limit {
             which: "combined size of the manifest files".into(),
             limit: format!("{max_bytes} bytes"),

@@ -44,6 +44,9 @@ pub struct Notes {
     pub warnings: Vec<String>,
     /// What is wrong with single objects, so that nothing may be synced.
     pub faults: Vec<String>,
+    /// Why the output is made anew at each commit, as [`Reads::open`] says.
+    #[serde(default)]
+    pub open: Vec<String>,
 }
 
 impl Notes {

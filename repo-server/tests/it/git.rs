@@ -15,8 +15,8 @@ use argosy_repo_server::tree::Tree;
 
 use crate::support::{self, Authority, Repo, answer, git, http_backend};
 
-struct Host {
-    git: Git,
+pub(crate) struct Host {
+    pub(crate) git: Git,
     dir: tempfile::TempDir,
 }
 
@@ -43,7 +43,7 @@ fn host_with(trust: TrustStore, timeout: Duration) -> Host {
     Host { git, dir }
 }
 
-fn host() -> Host {
+pub(crate) fn host() -> Host {
     host_with(
         TrustStore {
             tls_dir: "/nonexistent".into(),
@@ -54,7 +54,7 @@ fn host() -> Host {
 }
 
 impl Host {
-    async fn read(&self, access: &Access, revision: &str, path: &str) -> Result<String, Error> {
+    pub(crate) async fn read(&self, access: &Access, revision: &str, path: &str) -> Result<String, Error> {
         let resolved = self.git.resolve(access, revision, "", true).await?;
         let commit = self.git.commit(access, &resolved).await?;
         let data = Tree::Git(commit.tree()).read(&TreePath::parse(path)?, 1 << 20)?;
@@ -319,6 +319,62 @@ async fn a_server_that_never_answers_is_given_up() {
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_asks_for_patience_is_left_alone_with_all_its_repositories() {
+    let repos = [Repo::with(&[("a.txt", "one")]), Repo::with(&[("a.txt", "two")])];
+    let roots = [repos[0].path().to_owned(), repos[1].path().to_owned()];
+    let busy = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let refuses = busy.clone();
+    let server = support::Http::start(None, move |seen| {
+        if refuses.load(std::sync::atomic::Ordering::Relaxed) {
+            return (
+                429,
+                vec![("Retry-After".into(), "4".into())],
+                b"slow down".to_vec(),
+            );
+        }
+        let which = usize::from(seen.path.starts_with("/two/"));
+        let path = seen.path[4..].to_owned();
+        http_backend(&roots[which], &support::Seen { path, ..seen.clone() })
+    })
+    .await;
+    let asked = || server.seen.lock().unwrap().len();
+    let access = |name: &str, password: &str| {
+        let credentials = Credentials {
+            username: "ada".into(),
+            password: Secret::new(password),
+            ..Credentials::default()
+        };
+        Access::new(&format!("http://{}/{name}/.git", server.address), credentials, 0).unwrap()
+    };
+    let host = host();
+    let error = host.git.refs(&access("one", "x"), true).await.unwrap_err();
+    let Error::Patience { retry_after, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(*retry_after <= Duration::from_secs(4), "{error}");
+    assert!(error.to_string().contains("returned error: 429"), "{error}");
+    let before = asked();
+    for (name, fresh) in [("one", true), ("two", true), ("two", false)] {
+        let error = host.git.refs(&access(name, "x"), fresh).await.unwrap_err();
+        assert!(matches!(error, Error::Patience { .. }), "{error}");
+    }
+    assert_eq!(asked(), before, "nobody was asked meanwhile");
+    // Others are not held back: the limit is of who asks.
+    assert!(host.git.refs(&access("one", "other"), true).await.is_err());
+    assert!(asked() > before);
+    busy.store(false, std::sync::atomic::Ordering::Relaxed);
+    let works = async {
+        while host.git.refs(&access("two", "x"), true).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), works)
+        .await
+        .unwrap();
+    assert_eq!(host.read(&access("two", "x"), "", "a.txt").await.unwrap(), "two");
+}
+
 /// An SSH server of the test, with its own keys.
 pub(crate) struct Sshd {
     process: std::process::Child,
@@ -334,7 +390,7 @@ impl Drop for Sshd {
 }
 
 impl Sshd {
-    fn start() -> Sshd {
+    pub(crate) fn start() -> Sshd {
         Sshd::start_with(|_| String::new())
     }
 

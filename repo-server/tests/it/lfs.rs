@@ -40,6 +40,34 @@ fn download(oid: &str, size: u64, href: &str) -> Answer {
     answer(200, json!({"transfer": "basic", "objects": [object]}).to_string())
 }
 
+/// Answers about all objects of a batch that it knows, and hands them out at `/objects-of-lfs/`.
+fn keeper(
+    contents: Vec<String>,
+    told: Arc<std::sync::OnceLock<std::net::SocketAddr>>,
+) -> impl Fn(&Seen) -> Answer {
+    let by_oid: std::collections::HashMap<String, String> = contents
+        .into_iter()
+        .map(|content| (sha256(content.as_bytes()), content))
+        .collect();
+    move |seen| {
+        if seen.method != "POST" {
+            let content = seen.path.rsplit('/').next().and_then(|oid| by_oid.get(oid));
+            return content.map_or_else(|| answer(404, ""), |content| answer(200, content.clone()));
+        }
+        let question: serde_json::Value = serde_json::from_slice(&seen.body).unwrap();
+        let objects = question["objects"].as_array().unwrap().iter().map(|object| {
+            let oid = object["oid"].as_str().unwrap();
+            match by_oid.contains_key(oid) {
+                true => json!({"oid": oid, "size": object["size"], "actions": {"download":
+                    {"href": format!("http://{}/objects-of-lfs/{oid}", told.get().unwrap())}}}),
+                false => json!({"oid": oid, "size": object["size"], "error": {"code": 404, "message": "no such object"}}),
+            }
+        });
+        let objects: Vec<serde_json::Value> = objects.collect();
+        answer(200, json!({"objects": objects}).to_string())
+    }
+}
+
 /// A Git server for `app.git` below a directory; everything about LFS is answered by `lfs`.
 async fn server(root: &Path, lfs: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Http {
     let root = root.to_owned();
@@ -204,6 +232,109 @@ async fn an_object_that_is_refused_absent_or_another_is_an_error_that_names_it()
         }
         assert!(!error.contains("secret"), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_read_together_are_asked_for_together() {
+    let content = |nth: usize| config_map(&format!("large-{nth}"), "from-lfs");
+    let mut contents: Vec<String> = (0..12).map(content).collect();
+    contents.push("from: lfs\n".into());
+    let chart = "apiVersion: v2\nname: web\nversion: 1.0.0\n".to_owned();
+    let template = "{{ .Files.Get \"a.txt\" }}".to_owned();
+    let mut files: Vec<(String, String)> = vec![
+        ("chart/Chart.yaml".into(), chart),
+        ("chart/templates/a.yaml".into(), template),
+        ("chart/values.yaml".into(), pointer("from: lfs\n")),
+        ("chart/a.txt".into(), pointer(&content(10))),
+        ("chart/b.txt".into(), pointer(&content(11))),
+    ];
+    files.extend((0..10).map(|nth| (format!("app/{nth}.yaml"), pointer(&content(nth)))));
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
+    let repo = Repo::with(&files);
+    let dir = publish(&repo);
+    let address = Arc::new(std::sync::OnceLock::new());
+    let server = server(dir.path(), keeper(contents, address.clone())).await;
+    address.set(server.address).unwrap();
+    let running = running().await;
+    let url = format!("http://{}/app", server.address);
+    for (path, objects, made) in [("app", 10, 10), ("chart", 3, 1)] {
+        server.seen.lock().unwrap().clear();
+        let mut request = request(&repo, &url, true);
+        request.application_source.as_mut().unwrap().path = path.into();
+        let answer = running.client.generate_manifest(request).await.unwrap();
+        assert_eq!(answer.manifests.len(), made);
+        assert!(answer.manifests.iter().all(|text| text.contains("from-lfs")));
+        let asked = about_lfs(&server);
+        let batches = asked.iter().filter(|seen| seen.method == "POST").count();
+        assert_eq!((batches, asked.len()), (1, 1 + objects), "{path}");
+    }
+    // One that is not there is named, whoever was asked for with it.
+    let lost = config_map("lost", "from-lfs");
+    repo.commit(&[
+        ("app/lost.yaml", &pointer(&lost)),
+        ("app/lost-too.yaml", &pointer("x")),
+    ]);
+    git(
+        repo.path(),
+        &[
+            "push",
+            "--quiet",
+            &dir.path().join("app.git").display().to_string(),
+            "main",
+        ],
+    );
+    let mut request = request(&repo, &url, true);
+    request.no_revision_cache = true;
+    let error = running
+        .client
+        .generate_manifest(request)
+        .await
+        .unwrap_err()
+        .message();
+    assert!(
+        error.contains("app/lost") && error.contains("no such object (404)"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pointers_in_submodules_are_read_from_the_submodules_own_server() {
+    let content = config_map("large", "from-lfs");
+    let inner = Repo::with(&[
+        ("a.yaml", &pointer(&content)),
+        ("b.yaml", &config_map("small", "1")),
+    ]);
+    let dir = publish(&inner);
+    let bare = dir.path().join("app.git");
+    std::fs::rename(&bare, dir.path().join("inner.git")).unwrap();
+    let outer = Repo::with(&[(
+        ".gitmodules",
+        "[submodule \"m\"]\n\tpath = app/m\n\turl = ../inner.git\n",
+    )]);
+    let commit = git(inner.path(), &["rev-parse", "HEAD"]);
+    let entry = format!("160000,{commit},app/m");
+    git(outer.path(), &["update-index", "--add", "--cacheinfo", &entry]);
+    git(outer.path(), &["commit", "--quiet", "--message", "module"]);
+    let from = outer.path().display().to_string();
+    git(dir.path(), &["clone", "--quiet", "--bare", &from, "app.git"]);
+    let address = Arc::new(std::sync::OnceLock::new());
+    let server = server(dir.path(), keeper(vec![content], address.clone())).await;
+    address.set(server.address).unwrap();
+    let running = running().await;
+    let url = format!("http://{}/app.git", server.address);
+    let mut with = request(&outer, &url, true);
+    with.application_source.as_mut().unwrap().path = "app/m".into();
+    let answer = running.client.generate_manifest(with.clone()).await.unwrap();
+    let text = answer.manifests.join("\n");
+    assert!(text.contains("from-lfs") && text.contains("small"), "{text}");
+    let asked = about_lfs(&server);
+    assert_eq!(asked[0].path, "/inner.git/info/lfs/objects/batch");
+    with.repo.as_mut().unwrap().enable_lfs = false;
+    let answer = running.client.generate_manifest(with).await.unwrap();
+    assert!(!answer.manifests.join("\n").contains("from-lfs"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

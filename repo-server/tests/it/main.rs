@@ -8,6 +8,7 @@ mod fingerprint;
 mod git;
 mod hostile_bytes;
 mod hostile_files;
+mod identity;
 mod jail;
 mod lfs;
 mod mutual_tls;

@@ -123,6 +123,7 @@ async fn sec_mtls_who_calls_is_known_by_a_certificate_and_makes_its_own_calls_al
             code: Code::PermissionDenied,
             message: "/repository.RepoServerService/ListRefs is not a call of argocd-application-controller"
                 .into(),
+            retry_after: None,
         }
     );
     let server = client(&running, Some(authority.issue_client("argocd-server")));

@@ -10,6 +10,7 @@ use argosy_repo_server::render::Request;
 use argosy_runtime::tasks::Tasks;
 use serde_json::{Value, json};
 
+use crate::git::Sshd;
 use crate::render::{CHART, Fixture, names, request};
 use crate::service::{repository, running_with};
 use crate::support::{self, Repo, config_map, http_backend};
@@ -452,6 +453,65 @@ async fn a_plugin_hears_how_to_reach_the_repository_only_if_it_asks() {
         };
         assert_eq!(made[0]["data"], json!({"key": key, "value": value}));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_reaches_the_repository_over_ssh_and_nothing_of_it_stays_behind() {
+    let sidecars = Sidecars::new();
+    let temporary = sidecars.dir.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let script = format!(
+        "export TMPDIR={}; {}",
+        temporary.display(),
+        config_map_of(
+            "made",
+            &[
+                ("head", "git ls-remote $ARGOCD_APP_SOURCE_REPO_URL HEAD | cut -f1"),
+                (
+                    "elsewhere",
+                    "git ls-remote $(echo $ARGOCD_APP_SOURCE_REPO_URL | sed s/127.0.0.1/localhost/) HEAD 2>/dev/null | cut -f1"
+                ),
+            ],
+        )
+    );
+    sidecars.start(
+        "with",
+        json!({"generate": shell(&script), "provideGitCreds": true}),
+    );
+    sidecars.start("without", json!({"generate": shell(&script)}));
+    let repo = Repo::with(&[("app/a", "1")]);
+    let head = support::git(repo.path(), &["rev-parse", "HEAD"]);
+    let sshd = Sshd::start();
+    sshd.ready().await;
+    let user = std::process::Command::new("id")
+        .arg("-un")
+        .output()
+        .unwrap()
+        .stdout;
+    let user = String::from_utf8(user).unwrap();
+    let url = format!(
+        "ssh://{}@127.0.0.1:{}{}",
+        user.trim(),
+        sshd.port,
+        repo.path().display()
+    );
+    let fixture = sidecars.fixture();
+    for (name, expected) in [("with", head.as_str()), ("without", "")] {
+        let plugin = json!({"path": "app", "plugin": {"name": name}});
+        let mut request = request(&repo, source(plugin));
+        request.repo.repo = url.clone();
+        request.source.repo_url = url.clone();
+        request.repo.ssh_private_key = sshd.read("user");
+        request.repo.insecure = true;
+        let made = fixture.render(&request).await.unwrap();
+        // The key is for the host that it was given for.
+        assert_eq!(
+            made[0]["data"],
+            json!({"head": expected, "elsewhere": ""}),
+            "{name}"
+        );
+    }
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

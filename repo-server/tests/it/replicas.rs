@@ -1,8 +1,11 @@
 //! Several repo-servers behind one client, and what a repo-server does by itself.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use argosy_api::repository::{ManifestRequest, ResolveRevisionRequest};
+use argosy_api::repository::{ManifestRequest, RETRY_AFTER, ResolveRevisionRequest};
 use argosy_repo_client::{Config, Error, RepoClient, Tls};
 
 use crate::service::{Running, manifests, repository, running, running_with};
@@ -105,6 +108,79 @@ async fn a_replica_that_is_gone_costs_no_call() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+}
+
+/// A repo-server that has too much to do for whatever it is asked, and says when to come back.
+#[derive(Clone)]
+struct Busy {
+    asked: Arc<AtomicUsize>,
+}
+
+impl tonic::server::NamedService for Busy {
+    const NAME: &'static str = "repository.RepoServerService";
+}
+
+impl<B> tower::Service<http::Request<B>> for Busy {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = std::convert::Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<B>) -> Self::Future {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let mut status = tonic::Status::resource_exhausted("too much to do");
+        status.metadata_mut().insert(RETRY_AFTER, 20_u64.into());
+        std::future::ready(Ok(status.into_http()))
+    }
+}
+
+/// Starts one; gives its address.
+async fn busy() -> (Busy, std::net::SocketAddr) {
+    let busy = Busy {
+        asked: Arc::default(),
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let incoming = tonic::transport::server::TcpIncoming::from(listener);
+    let server = tonic::transport::Server::builder().add_service(busy.clone());
+    tokio::spawn(server.serve_with_incoming(incoming));
+    (busy, address)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_with_too_much_to_do_is_asked_again_when_it_says_and_others_meanwhile() {
+    let (busy, address) = busy().await;
+    let well = running(true).await;
+    let client = |addresses: String| {
+        RepoClient::new(Config {
+            address: addresses,
+            tls: Tls::Plaintext,
+            ..Config::default()
+        })
+        .unwrap()
+    };
+    let both = client(format!("{address},{}", well.server.address));
+    let repos: Vec<Repo> = (0..8)
+        .map(|_| Repo::with(&[("app/a.yaml", &config_map("a", "1"))]))
+        .collect();
+    for repo in &repos {
+        both.generate_manifest(app(repo, "web")).await.unwrap();
+    }
+    let asked = busy.asked.swap(0, Ordering::Relaxed);
+    assert!((1..=8).contains(&asked), "some of them are its own: {asked}");
+    // Where there is no other, it is asked when it says, not for ever, and its word is handed on.
+    let alone = client(address.to_string());
+    let error = alone.generate_manifest(app(&repos[0], "web")).await.unwrap_err();
+    let retry_after = Some(Duration::from_millis(20));
+    assert!(
+        matches!(&error, Error::Call { code: tonic::Code::ResourceExhausted, retry_after: told, .. } if *told == retry_after),
+        "{error:?}"
+    );
+    let asked = busy.asked.load(Ordering::Relaxed);
+    assert!((2..=12).contains(&asked), "within the budget of retries: {asked}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -404,6 +404,35 @@ async fn an_answer_that_the_caller_still_has_is_told_by_its_digest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn why_something_is_made_anew_at_each_commit_is_told() {
+    let running = running(true).await;
+    let random = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: {{ randAlphaNum 8 }}}\n";
+    let repo = Repo::with(&[
+        ("app/a.yaml", &config_map("a", "1")),
+        ("open/Chart.yaml", CHART[0].1),
+        ("open/templates/a.yaml", random),
+    ]);
+    for _ in 0..2 {
+        let closed = running
+            .client
+            .generate_manifest(manifests(&repo, "app"))
+            .await
+            .unwrap();
+        assert!(closed.open_inputs.is_empty(), "{:?}", closed.open_inputs);
+        let open = running
+            .client
+            .generate_manifest(manifests(&repo, "open"))
+            .await
+            .unwrap();
+        assert!(
+            open.open_inputs[0].contains("randAlphaNum"),
+            "{:?}",
+            open.open_inputs
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn files_that_are_sent_along_are_rendered() {
     let running = running(true).await;
     let repo = Repo::with(&[("readme", "the source is not here")]);

@@ -47,6 +47,9 @@ pub(super) fn pack(tree: &Tree, parts: &[TreePath], exclusions: &[Glob], scratch
     };
     for part in parts {
         if let Some(node) = tree.lookup(part)? {
+            if exclusions.is_empty() {
+                tree.expect_below(&node, MAX_BYTES);
+            }
             packer.add(part, &node, 0)?;
         }
     }

@@ -1,0 +1,189 @@
+//! How much there is to render. When it is too much, whoever comes with more is refused at once and told when to come back, instead
+//! of waiting for an answer that comes too late.
+//!
+//! Only renders count: what is known is answered however many there are, and all who wait for one render are one.
+
+use crate::error::{Error, Result};
+use crate::metrics::Metrics;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Renders at most, under way or waiting: some 20 KiB each while it waits.
+const MAX: usize = 2000;
+/// Of one Application, once half of all are taken: one that asks without end keeps no other out.
+const MAX_OF_APP: usize = 250;
+/// With so few nobody is refused for the time that it may take: the last renders say too little about the next.
+const FEW: usize = 64;
+/// Weight of the newest render in what renders are thought to take.
+const NEWEST: f64 = 0.1;
+/// When to come back, at least and at most.
+const RETURN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// All renders of the process.
+pub(crate) struct Load {
+    state: Mutex<State>,
+    /// Renders at once; nothing leaves it to the pools of the tools.
+    places: Option<Arc<Semaphore>>,
+    metrics: Metrics,
+}
+
+#[derive(Default)]
+struct State {
+    all: usize,
+    by_app: HashMap<String, usize>,
+    /// Seconds between the ends of two renders while there is always one under way; nothing before the first end.
+    pace: Option<f64>,
+    /// When the last render ended, or the first of those under way began.
+    since: Option<Instant>,
+}
+
+/// One render, until this goes.
+pub(crate) struct Entered {
+    load: Arc<Load>,
+    app: String,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Load {
+    /// `places` renders at once; 0 is no limit.
+    pub(crate) fn new(places: usize, metrics: Metrics) -> Arc<Load> {
+        Arc::new(Load {
+            state: Mutex::default(),
+            places: (places > 0).then(|| Arc::new(Semaphore::new(places))),
+            metrics,
+        })
+    }
+
+    /// Counts a render for an Application, and waits for a place where their number is limited. Who asks for it waits as long as
+    /// `patience`, if that is known.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`].
+    pub(crate) async fn enter(self: &Arc<Self>, app: &str, patience: Option<Duration>) -> Result<Entered> {
+        if let Err(retry_after) = self.lock().begin(app, patience, Instant::now()) {
+            self.metrics.refused();
+            return Err(Error::Overloaded { retry_after });
+        }
+        let mut entered = Entered {
+            load: self.clone(),
+            app: app.to_owned(),
+            _place: None,
+        };
+        if let Some(places) = &self.places {
+            let started = Instant::now();
+            entered._place = places.clone().acquire_owned().await.ok();
+            self.metrics.waited(started.elapsed());
+        }
+        Ok(entered)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.load.lock().end(&self.app, Instant::now());
+    }
+}
+
+impl State {
+    /// One more; or when to come back.
+    fn begin(&mut self, app: &str, patience: Option<Duration>, now: Instant) -> Result<(), Duration> {
+        let wait = Duration::from_secs_f64(self.pace.unwrap_or_default() * self.all as f64);
+        let of_app = self.by_app.get(app).copied().unwrap_or(0);
+        let too_many = self.all >= MAX || self.all >= MAX / 2 && of_app >= MAX_OF_APP;
+        let too_late = self.all >= FEW && patience.is_some_and(|patience| wait > patience);
+        if too_many || too_late {
+            return Err(wait.clamp(RETURN.0, RETURN.1));
+        }
+        if self.all == 0 {
+            self.since = Some(now);
+        }
+        self.all += 1;
+        *self.by_app.entry(app.to_owned()).or_default() += 1;
+        Ok(())
+    }
+
+    fn end(&mut self, app: &str, now: Instant) {
+        let took = self
+            .since
+            .map_or(0.0, |since| now.saturating_duration_since(since).as_secs_f64());
+        self.pace = Some(self.pace.map_or(took, |pace| pace + NEWEST * (took - pace)));
+        self.since = Some(now);
+        self.all = self.all.saturating_sub(1);
+        if let Some(of_app) = self.by_app.get_mut(app) {
+            *of_app -= 1;
+            if *of_app == 0 {
+                self.by_app.remove(app);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Renders of different Applications that take a second each, one after the other, `left` of them still to come.
+    fn busy(left: usize) -> (State, Instant) {
+        let (mut state, start) = (State::default(), Instant::now());
+        let apps: Vec<String> = (0..left + 20).map(|n| format!("app-{n}")).collect();
+        for app in &apps {
+            state.begin(app, None, start).unwrap();
+        }
+        let mut now = start;
+        for app in &apps[..20] {
+            now += SECOND;
+            state.end(app, now);
+        }
+        (state, now)
+    }
+
+    #[test]
+    fn who_would_wait_longer_than_he_can_is_told_when_to_come_back() {
+        let (mut state, now) = busy(100);
+        let refused = state.begin("late", Some(60 * SECOND), now).unwrap_err();
+        assert_eq!(refused, 60 * SECOND, "never told to stay away longer than that");
+        assert!(state.begin("patient", Some(200 * SECOND), now).is_ok());
+        assert!(state.begin("endless", None, now).is_ok());
+        // A few heavy renders say nothing about the next one.
+        let (mut state, now) = busy(FEW - 1);
+        assert!(state.begin("early", Some(SECOND), now).is_ok());
+    }
+
+    #[test]
+    fn there_is_an_end_to_how_many_may_wait_and_none_for_others_because_of_one() {
+        let (mut state, now) = (State::default(), Instant::now());
+        for _ in 0..MAX / 2 {
+            state.begin("greedy", None, now).unwrap();
+        }
+        assert_eq!(state.begin("greedy", None, now), Err(SECOND));
+        for n in 0..MAX / 2 {
+            state.begin(&format!("app-{n}"), None, now).unwrap();
+        }
+        assert_eq!(state.begin("one more", None, now), Err(SECOND));
+        state.end("greedy", now);
+        assert!(state.begin("one more", None, now).is_ok());
+    }
+
+    #[test]
+    fn what_has_ended_is_forgotten() {
+        let (mut state, now) = busy(3);
+        for n in 20..23 {
+            state.end(&format!("app-{n}"), now);
+        }
+        assert_eq!((state.all, state.by_app.len()), (0, 0));
+        // Quiet times are not taken for slow ones.
+        let later = now + 3600 * SECOND;
+        state.begin("web", None, later).unwrap();
+        state.end("web", later + SECOND);
+        assert!(state.pace.unwrap() < 1.1);
+    }
+}
