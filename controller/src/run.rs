@@ -14,7 +14,7 @@ use argosy_api::meta::Time;
 use argosy_kube_io::{ClusterAuth, Target, auth, client, endpoints};
 use argosy_peers::{Component, Live, Mutual};
 use argosy_peers_keeper::Keeper;
-use argosy_repo_client::{RepoClient, Told};
+use argosy_repo_client::RepoClient;
 use argosy_runtime::clock::{Clock, System};
 use argosy_runtime::tasks::{Tasks, caught};
 use argosy_runtime::{log, metrics as port};
@@ -264,7 +264,7 @@ fn repo_server(
 ) -> anyhow::Result<RepoClient> {
     let mut config = args.repo_server().config(tasks, live)?;
     if args.repo_server_endpoints {
-        config.told = Some(ready_replicas(
+        config.told = Some(endpoints::ready_replicas(
             tasks,
             control_plane,
             &args.repo_server,
@@ -272,22 +272,6 @@ fn repo_server(
         )?);
     }
     RepoClient::new(config).context("configure the repo-server client")
-}
-
-/// Which replicas of the repo-server are ready, as Kubernetes knows it.
-fn ready_replicas(
-    tasks: &Tasks,
-    client: &client::Client,
-    address: &str,
-    namespace: &str,
-) -> anyhow::Result<Told> {
-    let service = endpoints::Service::of(address, namespace);
-    let service = service.with_context(|| {
-        format!("--repo-server-endpoints: {address:?} is not the address of a Service (--repo-server)")
-    })?;
-    let (tell, told) = watch::channel(None);
-    tasks.spawn("repo-server endpoints", service.follow(client.clone(), tell));
-    Ok(told)
 }
 
 /// First lists that are still awaited.

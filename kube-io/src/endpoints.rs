@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
+use argosy_runtime::tasks::Tasks;
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -170,6 +171,27 @@ impl Service {
             }
         }
     }
+}
+
+/// An address that is no name of a Service.
+#[derive(Debug, thiserror::Error)]
+#[error("--repo-server-endpoints: {0:?} is not the address of a Service (--repo-server)")]
+pub struct NoService(String);
+
+/// Which replicas of the repo-server are ready, as Kubernetes knows it, for as long as the process runs.
+///
+/// # Errors
+/// When the address names no Service.
+pub fn ready_replicas(
+    tasks: &Tasks,
+    client: &Client,
+    address: &str,
+    namespace: &str,
+) -> Result<watch::Receiver<Option<Vec<SocketAddr>>>, NoService> {
+    let service = Service::of(address, namespace).ok_or_else(|| NoService(address.to_owned()))?;
+    let (tell, told) = watch::channel(None);
+    tasks.spawn("repo-server endpoints", service.follow(client.clone(), tell));
+    Ok(told)
 }
 
 #[cfg(test)]

@@ -23,12 +23,11 @@ use argosy_kube_io::{ClusterAuth, Target, client, endpoints};
 use argosy_peers::{Component, Mutual};
 use argosy_peers_keeper::Keeper;
 use argosy_redis::entries::Entries;
-use argosy_repo_client::{RepoClient, Told};
+use argosy_repo_client::RepoClient;
 use argosy_runtime::clock::{Clock, System};
 use argosy_runtime::tasks::Tasks;
 use argosy_runtime::{log, metrics as port};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 
@@ -134,7 +133,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
     };
     let mut repo = args.repo_server().config(tasks, &live)?;
     if args.repo_server_endpoints {
-        repo.told = Some(ready_replicas(
+        repo.told = Some(endpoints::ready_replicas(
             tasks,
             &control_plane,
             &args.repo_server,
@@ -211,22 +210,6 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         address,
         metrics_address,
     })
-}
-
-/// Which replicas of the repo-server are ready, as Kubernetes knows it.
-fn ready_replicas(
-    tasks: &Tasks,
-    client: &client::Client,
-    address: &str,
-    namespace: &str,
-) -> anyhow::Result<Told> {
-    let service = endpoints::Service::of(address, namespace);
-    let service = service.with_context(|| {
-        format!("--repo-server-endpoints: {address:?} is not the address of a Service (--repo-server)")
-    })?;
-    let (tell, told) = watch::channel(None);
-    tasks.spawn("repo-server endpoints", service.follow(client.clone(), tell));
-    Ok(told)
 }
 
 /// Makes the key that sessions are signed with, the first password, and the project that everybody has.
