@@ -19,7 +19,7 @@ use argosy_api::services::tree::{ApplicationRef, ClusterStatus, ClustersResponse
 use argosy_api::v1alpha1::{Application, ApplicationTree, ClusterInfo, ResourceNode};
 use argosy_kube_io::{Target, api};
 use argosy_object::ResourceKey;
-use argosy_peers::server::Refusal;
+use argosy_peers::server::{Refusal, Shown};
 use argosy_peers::{Callers, Component, Live, Mutual};
 use argosy_runtime::tasks::Tasks;
 use aws_lc_rs::hmac;
@@ -30,7 +30,6 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
@@ -95,18 +94,8 @@ pub(crate) fn serve(
         };
         info!(%address, "telling the API server about live state");
         let end = async move { stopping.cancelled().await };
-        let served = match tls {
-            Some(tls) => {
-                let incoming = argosy_peers::server::incoming(listener, tls);
-                router.serve_with_incoming_shutdown(incoming, end).await
-            }
-            None => {
-                // Without it answers wait for the acknowledgement of others.
-                let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-                router.serve_with_incoming_shutdown(incoming, end).await
-            }
-        };
-        if let Err(error) = served {
+        let incoming = argosy_peers::server::incoming(listener, tls);
+        if let Err(error) = router.serve_with_incoming_shutdown(incoming, end).await {
             warn!(%error, "serving the API server ended");
         }
     });
@@ -155,8 +144,8 @@ struct Service {
 impl Service {
     async fn check<T>(&self, request: &Request<T>) -> Result<(), Status> {
         if let Some(callers) = &self.callers {
-            let shown = request.peer_certs();
-            let caller = callers.who(shown.as_ref().map_or(&[], |shown| shown.as_slice()));
+            let shown = request.extensions().get::<Shown>();
+            let caller = callers.who(shown.map_or(&[], Shown::certificates));
             match caller.refusal(self.mutual, &[Component::Server]) {
                 None => {}
                 Some(Refusal::Unknown(why)) => return Err(Status::unauthenticated(why)),

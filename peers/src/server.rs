@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -11,10 +13,12 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
 
 use crate::live::{certified, provider};
 use crate::{Component, Error, Live, Mutual};
@@ -55,11 +59,12 @@ pub fn config(live: &Arc<Live>, names: &[&str]) -> Result<Arc<ServerConfig>, Err
     Ok(Arc::new(config))
 }
 
-/// Connections, each once its handshake is over; one that takes its time holds up no other.
+/// Connections: with TLS where there is a configuration for it, each once its handshake is over, and else as they come. One that
+/// takes its time holds up no other.
 pub fn incoming(
     listener: TcpListener,
-    config: Arc<ServerConfig>,
-) -> ReceiverStream<io::Result<TlsStream<TcpStream>>> {
+    tls: Option<Arc<ServerConfig>>,
+) -> ReceiverStream<io::Result<Connection>> {
     let (tx, rx) = tokio::sync::mpsc::channel(ACCEPTED_MAX);
     tokio::spawn(async move {
         loop {
@@ -78,10 +83,16 @@ pub fn incoming(
             };
             // Without it answers wait for the acknowledgement of others.
             let _ = stream.set_nodelay(true);
-            let (acceptor, tx) = (TlsAcceptor::from(config.clone()), tx.clone());
+            let Some(tls) = &tls else {
+                if tx.send(Ok(Connection::Plain(stream))).await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            let (acceptor, tx) = (TlsAcceptor::from(tls.clone()), tx.clone());
             tokio::spawn(async move {
                 match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => _ = tx.send(Ok(stream)).await,
+                    Ok(Ok(stream)) => _ = tx.send(Ok(Connection::Tls(Box::new(stream)))).await,
                     Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake"),
                     Err(_) => tracing::debug!(%peer, "TLS handshake: it took too long"),
                 }
@@ -89,6 +100,86 @@ pub fn incoming(
         }
     });
     ReceiverStream::new(rx)
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub enum Connection {
+    /// Anybody may read along, and nobody shows who they are.
+    Plain(TcpStream),
+    /// With TLS.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// The certificates that the other side of a connection showed. Each request on it has them among its extensions.
+#[derive(Clone, Debug, Default)]
+pub struct Shown(Arc<Vec<CertificateDer<'static>>>);
+
+impl Shown {
+    /// The own one first; none where there is no TLS, or where the other side has none.
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        &self.0
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Shown;
+
+    fn connect_info(&self) -> Shown {
+        let shown = match self {
+            Connection::Plain(_) => None,
+            Connection::Tls(stream) => stream.get_ref().1.peer_certificates(),
+        };
+        Shown(Arc::new(shown.unwrap_or_default().to_vec()))
+    }
+}
+
+macro_rules! forward {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
+        match $self.get_mut() {
+            Connection::Plain(stream) => Pin::new(stream).$method($($argument),*),
+            Connection::Tls(stream) => Pin::new(&mut **stream).$method($($argument),*),
+        }
+    };
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        forward!(self.poll_read(context, buffer))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        forward!(self.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        forward!(self.poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Connection::Plain(stream) => stream.is_write_vectored(),
+            Connection::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        forward!(self.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        forward!(self.poll_shutdown(context))
+    }
 }
 
 /// The certificate that counts now.

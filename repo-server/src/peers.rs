@@ -1,12 +1,11 @@
 //! Which calls whose certificate lets who calls make.
 
 use argosy_peers::Component::{self, ApplicationSets, Controller, Notifications, Server};
-use argosy_peers::server::Refusal;
+use argosy_peers::server::{Refusal, Shown};
 use argosy_peers::{Callers, Mutual};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::Status;
-use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
 
 /// Who makes which call: for its work the controller, for people the server, for its generators and messages the others.
 const CALLS: &[(&str, &[Component])] = &[
@@ -82,11 +81,8 @@ impl Gate {
     fn refusal<B>(&self, request: &http::Request<B>) -> Option<Status> {
         let path = request.uri().path();
         let callers = callers(path)?;
-        let connection = request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>();
-        let shown = connection.and_then(TlsConnectInfo::peer_certs);
-        let caller = self
-            .callers
-            .who(shown.as_ref().map_or(&[], |shown| shown.as_slice()));
+        let shown = request.extensions().get::<Shown>();
+        let caller = self.callers.who(shown.map_or(&[], Shown::certificates));
         Some(match caller.refusal(self.mutual, callers)? {
             Refusal::Unknown(why) => Status::unauthenticated(why),
             Refusal::NotTheirs(who) => Status::permission_denied(format!("{path} is not a call of {who}")),

@@ -15,7 +15,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Server as Transport;
-use tonic::transport::server::TcpIncoming;
 
 /// How long renders under way may take once the process is to end.
 const GRACE: Duration = Duration::from_secs(30);
@@ -110,18 +109,8 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
     tasks.spawn_finishing("grpc", async move {
         let end = stopping.clone();
         let end = async move { end.cancelled().await };
-        let served = match tls {
-            Some(tls) => {
-                let incoming = argosy_peers::server::incoming(listener, tls);
-                router.serve_with_incoming_shutdown(incoming, end).await
-            }
-            None => {
-                // Without it answers wait for the acknowledgement of others.
-                let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-                router.serve_with_incoming_shutdown(incoming, end).await
-            }
-        };
-        if let Err(error) = served {
+        let incoming = argosy_peers::server::incoming(listener, tls);
+        if let Err(error) = router.serve_with_incoming_shutdown(incoming, end).await {
             tracing::error!(%error, "serving gRPC ended");
         }
         if !stopping.is_cancelled() {

@@ -8,9 +8,11 @@ use argosy_peers::client::{self, Server};
 use argosy_peers::{Caller, Callers, Component, Live, Material, server};
 use jiff::civil::Date;
 use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_stream::StreamExt as _;
+use tonic::transport::server::Connected as _;
 
 fn today() -> Date {
     jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date()
@@ -75,15 +77,31 @@ async fn connect(
 ) -> std::io::Result<Vec<CertificateDer<'static>>> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let mut incoming = server::incoming(listener, server);
+    let mut incoming = server::incoming(listener, Some(server));
     let stream = TcpStream::connect(address).await.unwrap();
     let connector = TlsConnector::from(client);
     let name = ServerName::try_from(name).unwrap();
     let (_client, taken) = tokio::try_join!(connector.connect(name, stream), async {
         incoming.next().await.unwrap()
     })?;
-    let shown = taken.get_ref().1.peer_certificates();
-    Ok(shown.unwrap_or_default().to_vec())
+    Ok(taken.connect_info().certificates().to_vec())
+}
+
+#[tokio::test]
+async fn a_connection_without_tls_carries_bytes_both_ways_and_shows_nobody() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut incoming = server::incoming(listener, None);
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let mut taken = incoming.next().await.unwrap().unwrap();
+    assert!(taken.connect_info().certificates().is_empty());
+    let mut read = [0; 4];
+    client.write_all(b"ping").await.unwrap();
+    taken.read_exact(&mut read).await.unwrap();
+    assert_eq!(&read, b"ping");
+    taken.write_all(b"pong").await.unwrap();
+    client.read_exact(&mut read).await.unwrap();
+    assert_eq!(&read, b"pong");
 }
 
 #[tokio::test(flavor = "multi_thread")]
