@@ -274,7 +274,7 @@ pub(super) async fn is_the_same(
         Err(error) => {
             tracing::debug!(
                 app = render.app.metadata.name,
-                error,
+                error = error.message,
                 "render what was synced last"
             );
             false
