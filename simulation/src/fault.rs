@@ -45,6 +45,14 @@ pub enum Fault {
         /// Events until then.
         events: u64,
     },
+    /// After so many changes a watch leaves some out, and goes on with those that follow, and with how far it is, as though there
+    /// had been none. Watches that tell metadata alone tell all.
+    LoseChanges {
+        /// Changes until then.
+        after: u64,
+        /// So many are left out.
+        count: u64,
+    },
     /// A watch tells nothing more, but goes on to say that it is where it began: the server's cache no longer follows its store.
     StallWatch,
     /// A read answers with the state of so many changes ago, if that is still remembered.
@@ -109,7 +117,10 @@ impl Faults {
         self.take(request, |fault| {
             matches!(
                 fault,
-                Fault::CutWatch { .. } | Fault::SilenceWatch { .. } | Fault::StallWatch
+                Fault::CutWatch { .. }
+                    | Fault::SilenceWatch { .. }
+                    | Fault::LoseChanges { .. }
+                    | Fault::StallWatch
             )
         })
     }

@@ -45,6 +45,8 @@ pub struct Watch {
     over: bool,
     first_table: bool,
     told: u64,
+    /// Changes so far, told or not.
+    changes: u64,
     fault: Option<Fault>,
 }
 
@@ -95,6 +97,7 @@ impl Watch {
             over: false,
             first_table: true,
             told: 0,
+            changes: 0,
             fault: None,
         }
     }
@@ -102,6 +105,17 @@ impl Watch {
     /// Has something befall the watch.
     pub(crate) fn befall(&mut self, fault: Option<Fault>) {
         self.fault = fault;
+    }
+
+    /// One more change: whether it is left out.
+    fn loses_one(&mut self) -> bool {
+        self.changes += 1;
+        match self.fault {
+            Some(Fault::LoseChanges { after, count }) if self.form != Form::Metadata => {
+                (after + 1..=after + count).contains(&self.changes)
+            }
+            _ => false,
+        }
     }
 
     /// Events told so far.
@@ -222,7 +236,7 @@ impl ApiServer {
                 for change in changes.take(BATCH) {
                     watch.seen = change.version;
                     let unheard = change.unheard && change.version > watch.begun;
-                    if change.key.starts_with(&watch.prefix) && !unheard {
+                    if change.key.starts_with(&watch.prefix) && !watch.loses_one() && !unheard {
                         lines.extend(teller.change(watch, change));
                     }
                 }

@@ -105,6 +105,21 @@ fn a_watch_goes_silent_and_stays_open() {
 }
 
 #[test]
+fn a_watch_leaves_a_change_out_and_goes_on() {
+    let mut direct = direct();
+    let loss = Fault::LoseChanges { after: 1, count: 2 };
+    direct.server.faults().add(rule("watch", loss, 1));
+    let mut watch = direct.watch(&format!("{MAPS}?watch=true"));
+    direct.events(&mut watch);
+    for name in ["d", "e", "f", "g"] {
+        direct.call("POST", MAPS, &json!({"metadata": {"name": name}}));
+    }
+    assert_eq!(direct.events(&mut watch), ["ADDED d", "ADDED g"]);
+    let mut other = direct.watch(&format!("{MAPS}?watch=true&resourceVersion=0"));
+    assert_eq!(direct.events(&mut other).len(), 7);
+}
+
+#[test]
 fn a_stale_read_shows_what_was() {
     let mut direct = direct();
     direct.call("DELETE", &format!("{MAPS}/c"), &Value::Null);

@@ -47,6 +47,9 @@ pub struct Outcome {
 
 /// After the last fault everything is as Git says within so long.
 const SETTLED: Duration = Duration::from_secs(300);
+/// What a watch has left out is known within so long: when it ends its kind is looked at, and it may be stale for a while before
+/// that is believed.
+const LOOKED: Duration = Duration::from_secs(540);
 /// Nothing happens for so long, and writes are counted.
 const REST: Duration = Duration::from_secs(40);
 /// The Application of a target that is away is Unknown within so long.
@@ -145,6 +148,9 @@ pub fn taken_over_by_one_who_is_behind(seed: u64) -> Result<Outcome> {
     Ok(outcome(&world))
 }
 
+/// Watches have left changes out.
+const LOST: &str = "watches lose changes";
+
 /// What ends a fault.
 enum Mend {
     Network(usize),
@@ -173,6 +179,9 @@ fn chaos(world: &mut World, time: Duration) -> Result<()> {
     }
     world.dice.lock().on = false;
     world.mend();
+    if world.dice.lock().met.contains_key(&("what else", LOST)) {
+        world.looked = world.now + LOOKED;
+    }
     Ok(())
 }
 
@@ -183,7 +192,7 @@ fn fault(world: &mut World) -> Option<Mend> {
     let server = world.chance.bool().then_some(target);
     let pause = Duration::from_millis(world.chance.u64(500..50_000));
     let process = world.pods[pod].process;
-    let (what, mend) = match world.chance.u32(..15) {
+    let (what, mend) = match world.chance.u32(..16) {
         0 => {
             let (lost, new_pod) = (world.chance.bool(), world.chance.bool());
             world.kill(pod, lost, new_pod, pause / 5);
@@ -226,6 +235,11 @@ fn fault(world: &mut World) -> Option<Mend> {
             ("watches fall silent", Some(Mend::Server(server)))
         }
         13 => {
+            let (after, count) = (world.chance.u64(..4), world.chance.u64(1..4));
+            rule(world, server, "watch", 60, Fault::LoseChanges { after, count });
+            (LOST, Some(Mend::Server(server)))
+        }
+        14 => {
             world.server(server).with(|server| server.compact());
             ("history is forgotten", None)
         }
@@ -269,7 +283,7 @@ fn wait(world: &mut World, there: impl Fn(&World) -> bool) -> Result<()> {
 
 /// Waits until everything is as Git says.
 fn settle(world: &mut World) -> Result<()> {
-    let until = world.now + SETTLED;
+    let until = world.looked.max(world.now) + SETTLED;
     loop {
         world.pass(Duration::from_secs(1))?;
         let unsettled = world.unsettled();
@@ -288,7 +302,8 @@ fn settle(world: &mut World) -> Result<()> {
 /// Nothing happens: nobody writes more than one write a second and shard, and no Application is written at all.
 fn rest(world: &mut World) -> Result<()> {
     // The last looks, Events and hand-overs.
-    world.pass(Duration::from_secs(60))?;
+    let looks = world.looked.saturating_sub(world.now);
+    world.pass(looks.max(Duration::from_secs(60)))?;
     let before = world.checker.lock().writes.clone();
     world.pass(REST)?;
     let now = world.now;

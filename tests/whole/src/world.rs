@@ -77,6 +77,8 @@ pub(crate) struct World {
     pub(crate) control: Arc<Unbound>,
     pub(crate) targets: Vec<Arc<Unbound>>,
     pub(crate) pods: Vec<Pod>,
+    /// All that watches have left out is found by then.
+    pub(crate) looked: Duration,
     processes: ProcessId,
     kubeconfig: tempfile::NamedTempFile,
     mode: Mode,
@@ -211,6 +213,7 @@ impl World {
             control,
             targets: servers,
             pods: Vec::new(),
+            looked: Duration::ZERO,
             processes: 0,
             kubeconfig,
             mode: if pods > 1 { Mode::Leases } else { Mode::Alone },
