@@ -12,7 +12,6 @@
 //! and the failure says that it is not to be relied on. Nothing is ever deleted from live state for want of knowledge.
 
 pub(crate) mod kind;
-mod looks;
 pub(crate) mod schemas;
 pub(crate) mod writer;
 

@@ -4,7 +4,6 @@
 //! mistake stops the rest.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use argosy_object::Value;
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use crate::budget::Budget;
 use crate::client::Client;
 use crate::discovery::ApiResource;
 use crate::error::Error;
-use crate::list_watch::{Event, ListWatch, Options};
+use crate::list_watch::{Event, ListWatch, Looked, Looks, Options, number};
 use crate::target::{Selection, Target};
 
 /// `argoproj.io/v1alpha1` Application.
@@ -154,6 +153,7 @@ pub struct TypedWatch<T> {
     told: HashMap<Place, String>,
     /// Places of the list that is being read.
     listed: Option<HashSet<Place>>,
+    looks: Looks<Place>,
     vanished: Vec<Place>,
     synced: bool,
     marker: std::marker::PhantomData<fn() -> T>,
@@ -164,14 +164,19 @@ impl<T: DeserializeOwned> TypedWatch<T> {
     pub fn new(client: Client, resource: ApiResource, selection: Selection) -> Self {
         let options = Options {
             selection,
-            // Nothing is made of counts here.
-            audit_pause: Duration::MAX,
             ..Options::default()
         };
+        Self::paced(client, resource, options)
+    }
+
+    /// Follows as `options` say. Without looks at what the watch may not have told it is for those who make up for that
+    /// themselves.
+    pub fn paced(client: Client, resource: ApiResource, options: Options) -> Self {
         TypedWatch {
             events: ListWatch::new(client, resource, options, Budget::new(Budget::LIST)),
             told: HashMap::new(),
             listed: None,
+            looks: Looks::default(),
             vanished: Vec::new(),
             synced: false,
             marker: std::marker::PhantomData,
@@ -188,7 +193,14 @@ impl<T: DeserializeOwned> TypedWatch<T> {
             if std::mem::take(&mut self.synced) {
                 return Change::Synced;
             }
-            match self.events.next().await {
+            let event = self.events.next().await;
+            let looked = self.looks.due(&event);
+            if looked.iter().any(|looked| self.has_missed(looked)) {
+                // What else was missed is not known: the whole list says it.
+                self.events.relist();
+                continue;
+            }
+            match event {
                 Event::ListStart => self.listed = Some(HashSet::new()),
                 Event::Listed(bytes) | Event::Applied(bytes) => {
                     if let Some(change) = self.applied(&bytes) {
@@ -213,11 +225,47 @@ impl<T: DeserializeOwned> TypedWatch<T> {
                         .cloned()
                         .collect();
                     self.synced = true;
+                    // What cannot be read is counted, too.
+                    self.looks.listed(true);
                 }
-                Event::Live | Event::Progress { .. } | Event::Seen(_) | Event::Audit { .. } => {}
+                Event::Seen { object, gone } => {
+                    let (place, version) = peek(&object);
+                    let known = self.told.get(&place);
+                    // What has gone and is not known has been told.
+                    match known.map_or(!gone, |known| is_older(known, &version)) {
+                        true => self.looks.unlike((place, version)),
+                        false => self.looks.alike(&place),
+                    }
+                }
+                Event::Live | Event::Progress { .. } | Event::Audit { .. } => {}
                 Event::Failed(error) => return Change::Failed(error),
             }
         }
+    }
+
+    /// Whether something of that has not been told, though all up to its version has been.
+    fn has_missed(&self, looked: &Looked<Place>) -> bool {
+        let known = self.told.len() as u64;
+        let differs = looked.count.is_some_and(|count| count != known);
+        let behind = looked
+            .seen
+            .iter()
+            .find(|(place, version)| match self.told.get(place) {
+                Some(known) => is_older(known, version),
+                // Where objects are counted that tells, and it may have gone since.
+                None => looked.count.is_none(),
+            });
+        if differs || behind.is_some() {
+            let kind = &self.events.resource().kind;
+            tracing::warn!(
+                kind,
+                count = looked.count,
+                known,
+                ?behind,
+                "a watch has missed a change, the kind is listed anew"
+            );
+        }
+        differs || behind.is_some()
     }
 
     fn applied(&mut self, bytes: &Bytes) -> Option<Change<T>> {
@@ -240,6 +288,12 @@ impl<T: DeserializeOwned> TypedWatch<T> {
         }
         self.told.insert(place, version.clone()).as_ref() != Some(&version)
     }
+}
+
+fn is_older(known: &str, seen: &str) -> bool {
+    number(known)
+        .zip(number(seen))
+        .is_some_and(|(known, seen)| known < seen)
 }
 
 /// Place and resourceVersion of an object, whatever else it is.

@@ -19,11 +19,12 @@
 //! resumed one is silent too, that is a failure, and the kind counts as followed again only when something comes.
 //!
 //! Nor is the server trusted never to lose a change, nor its cache to keep up: [`audit`] says which looks there are. What they
-//! find is handed on ([`Event::Seen`], [`Event::Audit`]); whoever keeps the objects compares, and asks for a list
+//! find is handed on ([`Event::Seen`], [`Event::Audit`], for [`Looks`] to keep); whoever keeps the objects compares, and asks for a list
 //! ([`ListWatch::relist`]) where something was missed.
 
 mod audit;
 mod lines;
+mod looks;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -39,6 +40,7 @@ use crate::error::Error;
 use crate::target::{PAGE_LEN, PageReader, Selection, described};
 use audit::{Again, Audit, Ladder, Look, Step};
 use lines::{Change, Kind, Stream, open, refused};
+pub use looks::{Looked, Looks};
 
 /// The longest pause inside an initial list.
 const LIST_PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -125,7 +127,12 @@ pub enum Event {
     },
     /// An object that was there, or went, at the version that these bytes tell; of its fields there may be only the metadata.
     /// The next [`Event::Audit`] says when that can be compared with what is known.
-    Seen(Bytes),
+    Seen {
+        /// The object.
+        object: Bytes,
+        /// It went at that version.
+        gone: bool,
+    },
     /// What a look at the server has told.
     Audit {
         /// The version that it is true for.
@@ -498,7 +505,9 @@ impl ListWatch {
     async fn audit(&mut self, audit: Audit) {
         let stale = audit.stale;
         let queue = &mut self.queue;
-        let seen = |item| queue.push_back(Event::Seen(item));
+        let seen = |object| {
+            queue.push_back(Event::Seen { object, gone: false });
+        };
         match audit::look(&self.client, &self.resource, &self.options, audit, seen).await {
             Ok(Step::More(audit)) => self.state = State::Audit(audit),
             Ok(Step::Counted { at, count }) => {
@@ -562,7 +571,10 @@ impl ListWatch {
             Some(Ok(change)) if change.kind != Kind::Error => {
                 again.told = change.version;
                 if change.kind != Kind::Bookmark {
-                    self.queue.push_back(Event::Seen(change.object));
+                    self.queue.push_back(Event::Seen {
+                        object: change.object,
+                        gone: change.kind == Kind::Deleted,
+                    });
                 }
                 if !again.is_done() {
                     self.again = Some(again);
@@ -694,6 +706,6 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-fn number(version: &str) -> Option<u64> {
+pub(crate) fn number(version: &str) -> Option<u64> {
     version.parse().ok()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use argosy_api::v1alpha1::Application;
 use argosy_kube_io::api::{self, Change, TypedWatch};
 use argosy_kube_io::target::{Delete, Propagation, Selection, Write};
-use argosy_kube_io::{Client, Error, Target};
+use argosy_kube_io::{Client, Error, Target, list_watch};
 use argosy_object::{Value, meta};
 use argosy_runtime::clock::Clock;
 use argosy_shard_coordinator::node::{Effect, Event, Outcome};
@@ -127,7 +127,13 @@ impl Store {
             fields: String::new(),
         };
         let client = self.target.client().clone();
-        let mut watch: TypedWatch<Value> = TypedWatch::new(client, api::leases(), selection);
+        let options = list_watch::Options {
+            selection,
+            // The protocol makes up for changes that are not told, and leases change all the time.
+            audit_pause: Duration::MAX,
+            ..list_watch::Options::default()
+        };
+        let mut watch: TypedWatch<Value> = TypedWatch::paced(client, api::leases(), options);
         // Deletions come with the name alone.
         let mut keys = std::collections::HashMap::new();
         loop {

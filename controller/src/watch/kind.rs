@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use argosy_kube_io::list_watch::{Event, ListWatch, Options};
+use argosy_kube_io::list_watch::{Event, ListWatch, Looks, Options};
 use argosy_kube_io::target::Selection;
 use argosy_kube_io::{ApiResource, Client, Error};
-use argosy_livestate::{Deletion, Resource, Scope};
+use argosy_livestate::{Deletion, Looked, Resource, Scope};
 use argosy_object::{Document, ResourceKey, Value, meta};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use super::Shared;
-use super::looks::Looks;
 use super::writer::Message;
 
 /// Follows `resource` within `scope` until it is dropped or the writer is gone.
@@ -28,6 +27,11 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
         let event = events.next().await;
         let mut missed = false;
         for looked in looks.due(&event) {
+            let looked = Looked {
+                at: looked.at,
+                count: looked.count,
+                seen: looked.seen,
+            };
             let (answer, agrees) = oneshot::channel();
             let message = Message::Audit(scope.clone(), looked, answer);
             if shared.inbox.send(message).await.is_err() {
@@ -42,9 +46,9 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
         }
         let message = match event {
             Event::Progress { .. } | Event::Audit { .. } => continue,
-            Event::Seen(bytes) => {
+            Event::Seen { object, .. } => {
                 shared
-                    .unlike(&bytes, &scope)
+                    .unlike(&object, &scope)
                     .into_iter()
                     .for_each(|seen| looks.unlike(seen));
                 continue;

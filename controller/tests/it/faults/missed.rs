@@ -7,15 +7,19 @@
 //! | a watch does not get on, and says so | [`a_watch_that_stalls_is_found_by_the_version_of_a_count`] |
 //! | a watch is behind in versions and not in objects | [`a_watch_that_has_nothing_to_say_is_no_alarm`] |
 //! | an update never reaches any watch | [`an_update_behind_the_watch_is_found_by_its_version`] |
+//! | the same of an Application or another object of the control plane | [`what_a_watch_of_the_control_plane_was_not_told_is_found`] |
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use argosy_kube_io::api::{Change, TypedWatch};
+use argosy_kube_io::target::{Patch, Selection, Write};
 use argosy_kube_io::{api, list_watch};
-use argosy_object::ResourceKey;
+use argosy_object::{ResourceKey, Value, meta};
 use argosy_simulation::fault::Fault;
 use serde_json::json;
 
-use super::{World, brisk, change_map, create, create_map, delete_map, rule, until};
+use super::{PATIENCE, World, brisk, change_map, config_map, create, create_map, delete_map, rule, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_behind_the_watch_is_found_by_counting() {
@@ -159,6 +163,87 @@ async fn a_watch_that_has_nothing_to_say_is_no_alarm() {
     }
     assert_eq!(world.cluster.audit_mismatches(), 0);
     assert!(world.has_map("a"));
+}
+
+/// Objects of the control plane are kept by [`TypedWatch`]; here ConfigMaps, once all, once by a label, where servers do not say how
+/// many there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_watch_of_the_control_plane_was_not_told_is_found() {
+    let world = World::new(brisk(), async |_, target| {
+        for name in ["changed", "deleted", "stays"] {
+            create_map(target, name).await;
+        }
+    })
+    .await;
+    world.synced().await;
+    // What the server itself makes stands aside.
+    let labelled = |name| json!({"metadata": {"labels": {"of": "test"}, "name": name}});
+    for name in ["changed", "deleted", "stays"] {
+        let (labels, maps) = (labelled(name), api::config_maps());
+        let patch = Patch::Merge(&labels);
+        world
+            .target
+            .patch(&maps, "default", name, patch, &Write::default())
+            .await
+            .unwrap();
+    }
+    for labels in ["", "of=test"] {
+        let options = list_watch::Options {
+            selection: Selection {
+                labels: labels.to_owned(),
+                ..Selection::namespace("default")
+            },
+            watch_time: 3..4,
+            audit_pause: Duration::ZERO,
+            ..brisk()
+        };
+        let loss = Fault::LoseChanges { after: 0, count: 3 };
+        world.fault(rule("watch", "configmaps", loss));
+        let client = world.target.client().clone();
+        let mut watch = TypedWatch::<Value>::paced(client, api::config_maps(), options);
+        let mut known = BTreeMap::new();
+        while !matches!(told(&mut watch, &mut known).await, Change::Synced) {}
+        assert!(known.contains_key("deleted"));
+
+        let (change, maps) = (json!({"data": {"round": labels}}), api::config_maps());
+        let patch = Patch::Merge(&change);
+        world
+            .target
+            .patch(&maps, "default", "changed", patch, &Write::default())
+            .await
+            .unwrap();
+        delete_map(&world.target, "deleted").await;
+        let mut created = config_map("created", "first");
+        created["metadata"]["labels"] = json!({"of": "test"});
+        create(&world.target, &api::config_maps(), &created).await;
+        world.mend();
+        let selected = |name: &String| labels.is_empty() || name != "kube-root-ca.crt";
+        let mut truth = world.true_maps().await;
+        truth.retain(|name, _| selected(name));
+        while known != truth {
+            told(&mut watch, &mut known).await;
+        }
+
+        // As it was, for the next round.
+        delete_map(&world.target, "created").await;
+        let mut deleted = config_map("deleted", "first");
+        deleted["metadata"]["labels"] = json!({"of": "test"});
+        create(&world.target, &api::config_maps(), &deleted).await;
+    }
+}
+
+/// The next that a watch tells, and what is known then.
+async fn told(watch: &mut TypedWatch<Value>, known: &mut BTreeMap<String, String>) -> Change<Value> {
+    let change = tokio::time::timeout(PATIENCE, watch.next()).await.unwrap();
+    match &change {
+        Change::Applied(map) => {
+            let version = meta::resource_version(map).to_owned();
+            known.insert(meta::name(map).to_owned(), version);
+        }
+        Change::Deleted(place) => drop(known.remove(&place.name)),
+        _ => {}
+    }
+    change
 }
 
 /// Watches that are counted after often, and soon believed to stall.

@@ -3,16 +3,26 @@
 //! A look tells how things are at a version, and the watch may not have got there yet. So it waits until the watch has told
 //! everything up to that version, and not one event longer.
 
-use argosy_kube_io::list_watch::Event;
-use argosy_livestate::Looked;
-use argosy_object::{Document, ResourceKey};
+use argosy_object::Document;
+
+use super::Event;
+
+/// What a look has told, about objects that are called `K`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked<K> {
+    /// At this version.
+    pub at: String,
+    /// So many objects there were.
+    pub count: Option<u64>,
+    /// Objects that were there, or went, and at which versions.
+    pub seen: Vec<(K, String)>,
+}
 
 /// The looks at one kind.
-#[derive(Default)]
-pub(super) struct Looks {
-    waiting: Vec<Looked>,
-    /// Objects that are known in older versions than they were seen in. The next look is about them.
-    unlike: Vec<(ResourceKey, String)>,
+pub struct Looks<K> {
+    waiting: Vec<Looked<K>>,
+    /// Objects that are not known as they were seen. The next look is about them.
+    unlike: Vec<(K, String)>,
     /// Lists in a row that could not be read whole.
     torn: u32,
     /// So many counts are not compared.
@@ -22,15 +32,34 @@ pub(super) struct Looks {
 /// Counts that are passed over after lists that could not be read whole: twice as many each time, up to this power of two.
 const PASSED_OVER_MAX: u32 = 6;
 
-impl Looks {
-    /// An object was seen in this version, which is newer than what is known.
-    pub(super) fn unlike(&mut self, seen: (ResourceKey, String)) {
+impl<K> Default for Looks<K> {
+    fn default() -> Self {
+        Looks {
+            waiting: Vec::new(),
+            unlike: Vec::new(),
+            torn: 0,
+            passed_over: 0,
+        }
+    }
+}
+
+impl<K> Looks<K> {
+    /// An object was seen in this version, and is not known so.
+    pub fn unlike(&mut self, seen: (K, String)) {
         self.unlike.push(seen);
+    }
+
+    /// An object was seen as it is known: what was seen of it before was told since.
+    pub fn alike(&mut self, key: &K)
+    where
+        K: PartialEq,
+    {
+        self.unlike.retain(|(unlike, _)| unlike != key);
     }
 
     /// A list has come to its end. Where an object of it could not be read the count will differ, and another list would most
     /// likely find the same.
-    pub(super) fn listed(&mut self, whole: bool) {
+    pub fn listed(&mut self, whole: bool) {
         self.torn = if whole { 0 } else { self.torn.saturating_add(1) };
         self.passed_over = match self.torn.min(PASSED_OVER_MAX) {
             0 => 0,
@@ -39,7 +68,7 @@ impl Looks {
     }
 
     /// What can be compared now that `event` is about to be told.
-    pub(super) fn due(&mut self, event: &Event) -> Vec<Looked> {
+    pub fn due(&mut self, event: &Event) -> Vec<Looked<K>> {
         match event {
             Event::Audit {
                 resource_version,
@@ -95,6 +124,8 @@ fn passes(event: &Event, version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use argosy_object::ResourceKey;
+
     use super::*;
 
     fn audit(at: &str, count: Option<u64>, due: bool) -> Event {
@@ -124,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_look_waits_until_its_version_is_told_and_no_event_longer() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::<ResourceKey>::default();
         assert_eq!(looks.due(&audit("20", Some(3), false)), []);
         assert_eq!(looks.due(&applied("20")), [], "this one is of what was counted");
         assert_eq!(looks.due(&progress("19")), []);
@@ -158,7 +189,7 @@ mod tests {
 
     #[test]
     fn counts_are_rare_where_lists_cannot_be_read_whole() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::<ResourceKey>::default();
         let mut until_compared = |whole| {
             looks.listed(whole);
             let compared = |_: &i32| looks.due(&audit("20", Some(3), true))[0].count.is_some();
