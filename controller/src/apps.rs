@@ -99,6 +99,8 @@ struct Inner {
     projects: HashMap<String, Arc<AppProject>>,
     /// Projects that exist and cannot be read, with what is wrong.
     unreadable_projects: HashMap<String, String>,
+    /// Applications that exist and cannot be read.
+    unreadable: BTreeSet<AppKey>,
 }
 
 /// What a project's name stands for.
@@ -232,6 +234,21 @@ impl Store {
         Some(app)
     }
 
+    /// How many Applications and projects exist and cannot be read.
+    pub(crate) fn unreadable(&self) -> (usize, usize) {
+        let inner = self.inner.read();
+        (inner.unreadable.len(), inner.unreadable_projects.len())
+    }
+
+    /// Notes whether an Application can be read.
+    fn set_readable(&self, key: &AppKey, readable: bool) {
+        let mut inner = self.inner.write();
+        match readable {
+            true => drop(inner.unreadable.remove(key)),
+            false => drop(inner.unreadable.insert(key.clone())),
+        }
+    }
+
     fn project_observed(&self, mut project: AppProject) {
         project.metadata.managed_fields = Vec::new();
         let mut inner = self.inner.write();
@@ -312,6 +329,7 @@ pub async fn follow_applications(
     loop {
         match watch.next().await {
             Change::Applied(app) if namespaces.contains(&app.metadata.namespace) => {
+                store.set_readable(&AppKey::new(&app.metadata.namespace, &app.metadata.name), true);
                 if let Some((before, app)) = store.observed(app) {
                     marker.application(before.as_deref(), &app);
                 }
@@ -319,6 +337,7 @@ pub async fn follow_applications(
             Change::Applied(_) => {}
             Change::Deleted(place) => {
                 let key = AppKey::new(&place.namespace, &place.name);
+                store.set_readable(&key, true);
                 if store.forget(&key).is_some() {
                     debug!(app = %key.name, app_namespace = %key.namespace, "application is gone");
                 }
@@ -342,6 +361,7 @@ async fn report_unreadable(target: &Target, store: &Store, marker: &Marker, unre
     let Place { namespace, name } = &unreadable.place;
     let key = AppKey::new(namespace, name);
     store.forget(&key);
+    store.set_readable(&key, false);
     marker.gone(&key);
     warn!(
         app = name,

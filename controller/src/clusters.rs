@@ -237,10 +237,52 @@ pub struct KindFailure {
     pub namespace: String,
     /// What the server said.
     pub message: String,
+    /// What that comes down to; nothing while it is being listed for the first time.
+    pub cause: Option<Cause>,
     /// Since when.
     pub since: Timestamp,
     /// Whether it was known completely before.
     pub listed: bool,
+}
+
+/// Why a kind cannot be followed, in one of few words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The account may not list or watch it.
+    Forbidden,
+    /// It is not served any more.
+    NotServed,
+    /// The server refuses for another reason: a conversion webhook that is down, for one.
+    Refused,
+    /// The server is not reached, or does not answer.
+    Unreachable,
+    /// What it answers cannot be read.
+    Unreadable,
+}
+
+impl Cause {
+    /// What an error comes down to.
+    pub(crate) fn of(error: &argosy_kube_io::Error) -> Self {
+        use argosy_kube_io::Error;
+        match error {
+            _ if error.forbidden() || error.unauthorized() => Cause::Forbidden,
+            _ if error.kind_unknown() => Cause::NotServed,
+            Error::Answer { .. } => Cause::Unreadable,
+            _ if error.status().is_some() => Cause::Refused,
+            _ => Cause::Unreachable,
+        }
+    }
+
+    /// The word, as metrics have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Cause::Forbidden => "forbidden",
+            Cause::NotServed => "not_served",
+            Cause::Refused => "refused",
+            Cause::Unreachable => "unreachable",
+            Cause::Unreadable => "unreadable",
+        }
+    }
 }
 
 impl KindFailure {
@@ -928,6 +970,14 @@ impl Cluster {
         self.shared.mismatches.load(Ordering::Relaxed)
     }
 
+    /// Since when every kind has been listed, or has agreed with a look at the server. Nothing before all are listed.
+    pub fn verified(&self) -> Option<Timestamp> {
+        if !self.shared.pending.read().is_empty() {
+            return None;
+        }
+        self.shared.verified.read().values().min().copied()
+    }
+
     /// Asks for the kinds anew, for instance because a write was answered that a kind is not served.
     pub fn rediscover(&self) {
         self.shared.rediscover.notify_one();
@@ -971,6 +1021,7 @@ impl Cluster {
             kind: scope.kind.clone(),
             namespace: scope.namespace.clone(),
             message: "the kind is being listed for the first time".to_owned(),
+            cause: None,
             since: match self.status() {
                 Status::Syncing { since } | Status::Failed { since, .. } | Status::Synced { at: since } => {
                     since

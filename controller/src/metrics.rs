@@ -3,6 +3,8 @@
 //! What is a state (`argocd_app_info`, `argocd_cluster_info`, queues) is written from the stores when it is asked for:
 //! no gauge is kept for each Application. What is counted is counted where it happens.
 
+mod knowledge;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,9 +21,17 @@ use prometheus_client::registry::Registry;
 use crate::apps::{self, project_name};
 use crate::clusters::{Clusters, Status};
 use crate::queue::Queue;
+pub(crate) use knowledge::KnowledgeCollector;
 
+/// Buckets of times in a queue and in a worker's hand, in seconds.
+const QUEUE_BUCKETS: [f64; 10] = [0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 /// Buckets of `argocd_app_reconcile`, in seconds.
 const RECONCILE_BUCKETS: [f64; 7] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
+
+/// The names of the queues, as Argo CD has them.
+pub(crate) const LOOKS: &str = "app_reconciliation_queue";
+pub(crate) const OPERATIONS: &str = "app_operation_processing_queue";
+const QUEUES: [&str; 2] = [LOOKS, OPERATIONS];
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Reconcile {
@@ -47,13 +57,21 @@ struct SyncTime {
     dest_server: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct QueueName {
+    name: &'static str,
+}
+
 type Histograms = Family<Reconcile, Histogram, fn() -> Histogram>;
+type QueueTimes = Family<QueueName, Histogram, fn() -> Histogram>;
 
 /// What is counted.
 pub struct Metrics {
     reconcile: Histograms,
     synced: Family<Synced, Counter>,
     sync_seconds: Family<SyncTime, Counter>,
+    queue_waits: QueueTimes,
+    queue_work: QueueTimes,
     panics: Counter,
     /// The clusters, to find the server behind a destination's name.
     clusters: OnceLock<Arc<Clusters>>,
@@ -66,6 +84,8 @@ impl Metrics {
             reconcile: Family::new_with_constructor(|| Histogram::new(RECONCILE_BUCKETS)),
             synced: Family::default(),
             sync_seconds: Family::default(),
+            queue_waits: Family::new_with_constructor(|| Histogram::new(QUEUE_BUCKETS)),
+            queue_work: Family::new_with_constructor(|| Histogram::new(QUEUE_BUCKETS)),
             panics: Counter::default(),
             clusters: OnceLock::new(),
         };
@@ -84,6 +104,21 @@ impl Metrics {
             "Application sync performance in seconds",
             metrics.sync_seconds.clone(),
         );
+        registry.register(
+            "workqueue_queue_duration_seconds",
+            "How long in seconds an item stays in workqueue before being requested",
+            metrics.queue_waits.clone(),
+        );
+        registry.register(
+            "workqueue_work_duration_seconds",
+            "How long in seconds processing an item from workqueue takes",
+            metrics.queue_work.clone(),
+        );
+        for name in QUEUES {
+            // There from the beginning, so that the first item is an increase.
+            drop(metrics.queue_waits.get_or_create(&QueueName { name }));
+            drop(metrics.queue_work.get_or_create(&QueueName { name }));
+        }
         registry.register(
             "argosy_app_panics",
             "Passes over an application that panicked",
@@ -137,6 +172,18 @@ impl Metrics {
             dry_run: dry_run.to_string(),
         };
         self.synced.get_or_create(&labels).inc();
+    }
+
+    /// An Application is taken from the queue of this name, after so long.
+    pub(crate) fn taken(&self, name: &'static str, waited: Duration) {
+        let times = self.queue_waits.get_or_create(&QueueName { name });
+        times.observe(waited.as_secs_f64());
+    }
+
+    /// The worker that took it is done after so long.
+    pub(crate) fn worked(&self, name: &'static str, took: Duration) {
+        let times = self.queue_work.get_or_create(&QueueName { name });
+        times.observe(took.as_secs_f64());
     }
 
     /// A pass over an Application panicked.
@@ -200,10 +247,7 @@ impl Collector for StateCollector {
             None,
             MetricType::Gauge,
         )?;
-        for (name, queue) in [
-            ("app_reconciliation_queue", &self.refreshes),
-            ("app_operation_processing_queue", &self.operations),
-        ] {
+        for (name, queue) in [(LOOKS, &self.refreshes), (OPERATIONS, &self.operations)] {
             depth
                 .encode_family(&[("name", name)])?
                 .encode_gauge(&(queue.len() as i64))?;

@@ -224,6 +224,15 @@ impl Queue {
         self.len() == 0
     }
 
+    /// Since when the first of those that are ready is.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        let state = self.state.lock();
+        let waiting = state.entries.values().filter(|entry| !entry.in_hand);
+        waiting
+            .filter_map(|entry| entry.marked.map(|(_, _, since)| since))
+            .min()
+    }
+
     /// Applications in workers' hands.
     pub fn processing(&self) -> usize {
         self.state.lock().processing

@@ -22,17 +22,18 @@ use argosy_shard_coordinator::own::{self, Own};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::args::{Args, ENV_PREFIX, METRICS_PORT};
 use crate::clusters::{Clusters, FenceOf, Pace, Setup};
 use crate::context::{AppKey, Context};
 use crate::dirty::{Marker, deleting, wants_operation};
-use crate::metrics::{EventsCollector, Metrics, StateCollector};
+use crate::metrics::{EventsCollector, KnowledgeCollector, Metrics, StateCollector};
 use crate::operation::{self, Next};
 use crate::queue::{Queue, Reason, Refresh, Work};
 use crate::shards::{Shards, ShardsCollector};
-use crate::{apps, deletion, events, reconcile, redis, settings, status, tree};
+use crate::{apps, deletion, events, metrics, reconcile, redis, settings, status, tree};
 
 /// Tasks may finish what they have in hand for so long after a signal; clusters are handed over in that time. Kubernetes
 /// kills after 30 s.
@@ -167,6 +168,16 @@ pub async fn start(args: Args, around: Surroundings, tasks: &Tasks) -> anyhow::R
         labels: args.metrics_application_labels.clone(),
         conditions: args.metrics_application_conditions.clone(),
     }));
+    registry.register_collector(Box::new(KnowledgeCollector {
+        metrics: metrics.clone(),
+        apps: apps.clone(),
+        clusters: clusters.clone(),
+        queues: [
+            (metrics::LOOKS, looks.clone()),
+            (metrics::OPERATIONS, operations.clone()),
+        ],
+        clock: clock.clone(),
+    }));
     let writer = status::Writer::new(target.clone(), apps.clone(), marker.clone());
     let writer = match ownership.clone() {
         Some(ownership) => writer.behind(ownership.clone(), clusters.clone()),
@@ -233,15 +244,29 @@ pub async fn start(args: Args, around: Surroundings, tasks: &Tasks) -> anyhow::R
         listed.wait().await;
         ctx.clusters.ready().await;
         info!("everything is listed, looking at applications");
-        let look = dispatch(&tasks, &ctx, &looks, looks_max, "look", |work| {
-            let (ctx, marker, looks) = (ctx.clone(), marker.clone(), looks.clone());
-            async move { look(&ctx, &marker, &looks, &work).await }
-        });
+        let look = dispatch(
+            &tasks,
+            &ctx,
+            (&looks, metrics::LOOKS),
+            looks_max,
+            "look",
+            |work| {
+                let (ctx, marker, looks) = (ctx.clone(), marker.clone(), looks.clone());
+                async move { look(&ctx, &marker, &looks, &work).await }
+            },
+        );
         let memories: Arc<Memories> = Arc::default();
-        let operate = dispatch(&tasks, &ctx, &operations, operations_max, "operation", |work| {
-            let (ctx, operations, memories) = (ctx.clone(), operations.clone(), memories.clone());
-            async move { operate(&ctx, &operations, &memories, &work).await }
-        });
+        let operate = dispatch(
+            &tasks,
+            &ctx,
+            (&operations, metrics::OPERATIONS),
+            operations_max,
+            "operation",
+            |work| {
+                let (ctx, operations, memories) = (ctx.clone(), operations.clone(), memories.clone());
+                async move { operate(&ctx, &operations, &memories, &work).await }
+            },
+        );
         tokio::join!(look, operate);
     });
     info!(
@@ -352,11 +377,11 @@ fn follow_settings(tasks: &Tasks, ctx: &Arc<Context>, marker: &Arc<Marker>) {
     });
 }
 
-/// Takes work from `queue` for ever, with at most `max` passes at a time.
+/// Takes work from a queue, which metrics know by its name, for ever, with at most `max` passes at a time.
 async fn dispatch<M, F>(
     tasks: &Tasks,
     ctx: &Arc<Context>,
-    queue: &Arc<Queue>,
+    (queue, queue_name): (&Arc<Queue>, &'static str),
     max: usize,
     name: &'static str,
     make: M,
@@ -370,14 +395,16 @@ async fn dispatch<M, F>(
             return;
         };
         let work = queue.next().await;
+        ctx.metrics.taken(queue_name, work.waited);
         let (ctx, queue, key) = (ctx.clone(), queue.clone(), work.key.clone());
-        let pass = make(work);
+        let (pass, began) = (make(work), Instant::now());
         // A pass that has begun comes to its end, also when the process is to stop: it writes what it has decided.
         tasks.spawn_finishing(name, async move {
             if let Err(message) = caught(pass).await {
                 panicked(&ctx, &queue, &key, &message).await;
             }
             queue.done(&key);
+            ctx.metrics.worked(queue_name, began.elapsed());
             drop(slot);
         });
     }

@@ -28,6 +28,7 @@ use argosy_livestate::{Scope, Snapshot};
 use argosy_object::schema::Schemas;
 use argosy_object::{ContentHash, GroupKind, GroupVersionKind, Value};
 use argosy_runtime::clock::Clock;
+use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     /// Kinds that have never been listed completely.
     pub(crate) pending: RwLock<BTreeSet<Scope>>,
     pub(crate) kinds: AtomicUsize,
+    /// When each kind was listed completely, or agreed with a look at the server, last.
+    pub(crate) verified: RwLock<BTreeMap<Scope, Timestamp>>,
     /// Counts of the server that did not agree with live state.
     pub(crate) mismatches: AtomicUsize,
 
@@ -132,6 +135,7 @@ impl Shared {
             failures: RwLock::new(BTreeMap::new()),
             pending: RwLock::new(BTreeSet::new()),
             kinds: AtomicUsize::new(0),
+            verified: RwLock::new(BTreeMap::new()),
             mismatches: AtomicUsize::new(0),
             inbox,
             rediscover: Notify::new(),

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
 use super::Shared;
-use crate::clusters::{KindFailure, Status};
+use crate::clusters::{Cause, KindFailure, Status};
 
 /// Messages taken at once. A batch of changes takes some ms, which bounds how old a snapshot can be under load.
 const BATCH_LEN: usize = 512;
@@ -126,6 +126,7 @@ impl Writer {
                     };
                 }
                 self.shared.pending.write().remove(&scope);
+                self.verified(&scope);
                 self.recovered(&scope);
             }
             Message::Live(scope) => {
@@ -155,9 +156,12 @@ impl Writer {
             }
             Message::Audit(scope, looked, answer) => {
                 let missed = self.state.missed(&scope, &looked);
-                if let Some(missed) = &missed {
-                    self.shared.mismatches.fetch_add(1, Ordering::Relaxed);
-                    warn!(cluster = self.shared.server, kind = %scope.kind, ?missed, count = looked.count, "live state has missed a change, the kind is listed anew");
+                match &missed {
+                    Some(missed) => {
+                        self.shared.mismatches.fetch_add(1, Ordering::Relaxed);
+                        warn!(cluster = self.shared.server, kind = %scope.kind, ?missed, count = looked.count, "live state has missed a change, the kind is listed anew");
+                    }
+                    None => self.verified(&scope),
                 }
                 let _ = answer.send(missed.is_none());
             }
@@ -182,6 +186,10 @@ impl Writer {
 
     fn expect(&mut self, scopes: BTreeSet<Scope>) {
         self.progress.retain(|scope, _| scopes.contains(scope));
+        self.shared
+            .verified
+            .write()
+            .retain(|scope, _| scopes.contains(scope));
         let kinds: Vec<_> = self.state.snapshot().kinds().collect();
         for kind in kinds {
             if !scopes.iter().any(|scope| scope.kind == kind) {
@@ -256,18 +264,27 @@ impl Writer {
             kind: scope.kind.clone(),
             namespace: scope.namespace.clone(),
             message: error.message(),
+            cause: Some(Cause::of(&error)),
             since: self.shared.clock.now(),
             listed: progress.listed,
         };
         let mut failures = self.shared.failures.write();
         match failures.get_mut(&scope) {
-            Some(known) => known.message = failure.message,
+            Some(known) => (known.message, known.cause) = (failure.message, failure.cause),
             None => {
                 warn!(cluster = self.shared.server, kind = %scope.kind, reason = failure.message, "kind cannot be followed");
                 failures.insert(scope.clone(), failure);
                 drop(failures);
                 self.note_kind(&scope);
             }
+        }
+    }
+
+    /// What is known of a kind is what the server tells.
+    fn verified(&self, scope: &Scope) {
+        if self.progress.contains_key(scope) {
+            let now = self.shared.clock.now();
+            self.shared.verified.write().insert(scope.clone(), now);
         }
     }
 
