@@ -103,7 +103,17 @@ fn each_alert_fires_on_its_condition_and_not_beside_it() -> Result<()> {
 
 fn renders() -> Result<Vec<(String, Vec<Value>)>> {
     let mut renders = Vec::new();
-    for folder in ["crds", "base", "plugins", "sharded", "ha", "server", "monitoring"] {
+    let folders = [
+        "crds",
+        "base",
+        "plugins",
+        "sharded",
+        "ha",
+        "server",
+        "monitoring",
+        "priority",
+    ];
+    for folder in folders {
         renders.push((folder.to_owned(), render(folder, &[])?));
     }
     for values in VALUES {
@@ -149,6 +159,7 @@ fn kind(object: &Value) -> Result<Option<Kind>> {
         "RoleBinding" => served("rbac.authorization.k8s.io/v1", "rolebindings"),
         "ClusterRoleBinding" => served("rbac.authorization.k8s.io/v1", "clusterrolebindings"),
         "NetworkPolicy" => served("networking.k8s.io/v1", "networkpolicies"),
+        "FlowSchema" => served("flowcontrol.apiserver.k8s.io/v1", "flowschemas"),
         "PodDisruptionBudget" => served("policy/v1", "poddisruptionbudgets"),
         "PodMonitor" | "ServiceMonitor" | "PrometheusRule" => Ok(None),
         other => bail!("kind {other} is not known to this test: {}", json!(object)),
