@@ -1,5 +1,6 @@
 //! `cargo xtask guards`: is the simulation sharp enough? Each guard of the shards' protocol is taken out of a copy of the
-//! sources, one at a time, and seeds are run until one breaks an invariant.
+//! sources, one at a time, and seeds are run until one breaks an invariant. With `--whole` the same for guards of the whole
+//! controller, in seeds of whole controllers.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -135,15 +136,50 @@ const GUARDS: [Guard; 42] = [
         with: "if self.now > landing.until {", without: "if false && self.now > landing.until {" },
 ];
 
-/// Takes out each guard in turn.
+/// Guards of the controller that the protocol alone does not have.
+#[rustfmt::skip]
+const WHOLE: [Guard; 9] = [
+    Guard { name: "a write leaves within the lease", file: "controller/src/shards/ownership.rs",
+        with: "open.then(|| self.ownership.left()).flatten()",
+        without: "open.then(|| self.ownership.left().unwrap_or(Duration::from_secs(60)))" },
+    Guard { name: "each owner has an epoch of its own", file: OBJECT,
+        with: "epoch: self.epoch + 1,", without: "epoch: self.epoch," },
+    Guard { name: "a cluster that cannot be reached makes its Applications Unknown", file: "controller/src/reconcile/live.rs",
+        with: "Status::Failed { message, since } => Err(Error::Cluster {",
+        without: "Status::Failed { .. } if cluster.watched_kinds() > 0 => Ok(()),\n        Status::Failed { message, since } => Err(Error::Cluster {" },
+    Guard { name: "manifests are taken whole", file: "controller/src/reconcile/desired.rs",
+        with: "    let rendered = rendered(&responses);",
+        without: "    responses.iter_mut().for_each(|response| response.manifests.truncate(2));\n    let rendered = rendered(&responses);" },
+    Guard { name: "an operation deletes nothing that Git holds", file: "controller/src/operation/begin.rs",
+        with: "let (mut desired, live) = (managed.desired(), managed.live());",
+        without: "let (mut desired, live) = (managed.desired().filter(|_| managed.key.name != *\"late\"), managed.live());" },
+    Guard { name: "an Application is written when something has changed", file: "controller/src/status.rs",
+        with: "    if known == status {\n        return None;",
+        without: "    if known == status {\n        return Some(json!({ \"status\": value_of(status) }));" },
+    Guard { name: "a deletion that a watch tells is taken into live state", file: "controller/src/watch/writer.rs",
+        with: "let touched = self.state.apply(Event::Delete(deletion));\n                self.note(touched);",
+        without: "drop(deletion);" },
+    Guard { name: "changes that a watch has lost are looked for", file: "kube-io/src/list_watch.rs",
+        with: "audit_pause: Duration::from_secs(60),", without: "audit_pause: Duration::MAX," },
+    Guard { name: "the state of an operation is written over no newer one", file: "controller/src/status.rs",
+        with: "patch[\"metadata\"][\"resourceVersion\"] = version.into();",
+        without: "let _ = &version;" },
+];
+
+/// So many seeds of whole controllers, with so many seconds of faults.
+const WHOLE_SEEDS: &str = "20";
+const WHOLE_CHAOS: &str = "120";
+
+/// Takes out each guard in turn: those of the protocol, or, with `whole`, of the controller.
 ///
 /// # Errors
 /// When a guard is not where it should be, or when the simulation does not notice that one is gone.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(whole: bool) -> Result<()> {
     let copy = shell::root().join("target/guards/sources");
     let mut unnoticed = Vec::new();
     println!("| guard taken out | breaks | seed |\n|---|---|---|");
-    for guard in &GUARDS {
+    let guards: &[Guard] = if whole { &WHOLE } else { &GUARDS };
+    for guard in guards {
         mirror(&copy)?;
         let place = copy.join(guard.file);
         let text = std::fs::read_to_string(&place).with_context(|| format!("read {}", guard.file))?;
@@ -155,7 +191,7 @@ pub(crate) fn run() -> Result<()> {
             );
         }
         std::fs::write(&place, text.replace(guard.with, guard.without))?;
-        let output = simulate(&copy)?;
+        let output = simulate(&copy, whole)?;
         match broken(&output) {
             Some((invariant, seed)) => println!("| {} | {invariant} | {seed} |", guard.name),
             None => {
@@ -189,17 +225,20 @@ fn mirror(copy: &Path) -> Result<()> {
     Ok(())
 }
 
-fn simulate(copy: &Path) -> Result<Output> {
-    let mut command = shell::cargo([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "argosy-shard-simulation",
-        "--",
-        "--seeds",
-        SEEDS,
-    ]);
+fn simulate(copy: &Path, whole: bool) -> Result<Output> {
+    let program: &[&str] = match whole {
+        true => &[
+            "argosy-whole",
+            "--",
+            "--seeds",
+            WHOLE_SEEDS,
+            "--chaos",
+            WHOLE_CHAOS,
+        ],
+        false => &["argosy-shard-simulation", "--", "--seeds", SEEDS],
+    };
+    let mut command = shell::cargo(["run", "--quiet", "--release", "--package"]);
+    command.args(program);
     command
         .current_dir(copy)
         .env("RUSTFLAGS", "-Awarnings")

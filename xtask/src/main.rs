@@ -54,7 +54,11 @@ enum Command {
         args: Vec<String>,
     },
     /// Takes each guard of the shards' protocol out of a copy, one at a time, and looks for the seed that notices.
-    Guards,
+    Guards {
+        /// The guards of whole controllers instead.
+        #[arg(long)]
+        whole: bool,
+    },
     /// The layering and habits that the compiler does not check.
     Tidy,
     /// Regenerates what is made from api/: gRPC code and deploy/crds. With --check, fails if it differs.
@@ -77,7 +81,7 @@ fn main() -> Result<()> {
         Command::Simulate { whole: false, args } => released("argosy-shard-simulation", &args),
         Command::Simulate { whole: true, args } => released("argosy-whole", &args),
         Command::Model { args } => released("argosy-shard-model", &args),
-        Command::Guards => guards::run(),
+        Command::Guards { whole } => guards::run(whole),
         Command::Tidy => tidy::run(),
         Command::Codegen { check, openapi } => generate(check, openapi.as_deref()),
     }

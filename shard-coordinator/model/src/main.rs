@@ -26,7 +26,7 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     writes: u8,
     /// Stop after so many states.
-    #[arg(long, default_value_t = 3_000_000)]
+    #[arg(long, default_value_t = 1_000_000)]
     states: usize,
     /// Threads.
     #[arg(long, default_value_t = 1)]
