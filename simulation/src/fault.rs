@@ -40,6 +40,13 @@ pub enum Fault {
         /// Whether the last line stays incomplete.
         torn: bool,
     },
+    /// A watch ends with an error after so many events.
+    FailWatch {
+        /// Events until then.
+        events: u64,
+        /// The error's HTTP code.
+        code: u16,
+    },
     /// A watch stays open and tells nothing more after so many events.
     SilenceWatch {
         /// Events until then.
@@ -118,6 +125,7 @@ impl Faults {
             matches!(
                 fault,
                 Fault::CutWatch { .. }
+                    | Fault::FailWatch { .. }
                     | Fault::SilenceWatch { .. }
                     | Fault::LoseChanges { .. }
                     | Fault::StallWatch

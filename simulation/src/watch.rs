@@ -175,6 +175,13 @@ impl ApiServer {
                 watch.over = true;
                 lines
             }
+            Some(Fault::FailWatch { events, code }) if watch.told >= events => {
+                let mut lines = lines;
+                lines.truncate(usize::try_from(events.saturating_sub(told)).unwrap_or(usize::MAX));
+                lines.push(event("ERROR", &Refusal::fault(code, None).body()));
+                watch.over = true;
+                lines
+            }
             _ => lines,
         }
     }
