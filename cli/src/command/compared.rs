@@ -86,6 +86,7 @@ fn pairs(
             let options = Options {
                 server_side_apply: applied.server_side_apply,
                 strict: applied.strict,
+                migrate_from: applied.migrate_from,
                 ..Options::default()
             };
             let context = Context {
@@ -186,7 +187,7 @@ fn ignore_rules(application: Option<&Application>) -> Result<IgnoreRules> {
 
 type Unpaired = (ResourceKey, Option<Value>, Option<Value>);
 
-/// Pairs by key. A desired object without namespace gets that of the destination if its kind is namespaced; two files
+/// Pairs by key; what has an owner and is not desired is that owner's business. A desired object without namespace gets that of the destination if its kind is namespaced; two files
 /// of one object each are a pair even if their namespaces are written differently.
 fn pair_up(desired: Vec<Value>, live: Vec<Value>, namespace: &str, schemas: &Schemas) -> Vec<Unpaired> {
     let mut live: BTreeMap<ResourceKey, Value> = live
@@ -208,7 +209,10 @@ fn pair_up(desired: Vec<Value>, live: Vec<Value>, namespace: &str, schemas: &Sch
         let counterpart = live.remove(&key);
         pairs.push((key, Some(object), counterpart));
     }
-    pairs.extend(live.into_iter().map(|(key, object)| (key, None, Some(object))));
+    let extra = live
+        .into_iter()
+        .filter(|(_, object)| meta::array_field(object, &["metadata", "ownerReferences"]).is_empty());
+    pairs.extend(extra.map(|(key, object)| (key, None, Some(object))));
     pairs
 }
 

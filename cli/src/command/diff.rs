@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use argosy_diff::Difference;
 use argosy_object::Value;
+use argosy_sync::hook::Role;
 use serde_json::json;
 
 use super::compared::{self, Compared, Pair};
@@ -34,8 +35,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
+/// Hooks run and are not kept, and what is marked `Skip` is left alone: neither differs from anything.
 fn is_synced(pair: &Pair) -> bool {
-    pair.desired.is_some() && !pair.comparison.modified
+    let either = pair.desired.as_ref().or(pair.live.as_ref());
+    let kept = either.is_none_or(|object| Role::of(object) == Role::Resource);
+    !kept || (pair.desired.is_some() && !pair.comparison.modified)
 }
 
 fn as_json(compared: &Compared, synced: bool) -> Value {

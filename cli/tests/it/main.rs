@@ -140,6 +140,32 @@ data: {a: "1"}
 }
 
 #[test]
+fn hooks_and_what_has_an_owner_are_no_difference_and_nothing_to_delete() {
+    let hook = |name: &str, of: &str| {
+        format!(
+            "---\napiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {name}\n  namespace: default\n  annotations: {{argocd.argoproj.io/hook: {of}}}\n"
+        )
+    };
+    let owned = "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: shop-1\n  namespace: default\n  ownerReferences:\n  - {apiVersion: apps/v1, kind: ReplicaSet, name: shop, uid: u}\n";
+    let desired = [DEPLOYMENT, &hook("before", "PreSync"), &hook("by-hand", "Skip")].concat();
+    let live = [DEPLOYMENT, &hook("of-before", "PostSync"), owned].concat();
+    let desk = Desk::with(&[("desired.yaml", &desired), ("live.yaml", &live)]);
+    assert_eq!(
+        desk.answer("diff --desired desired.yaml --live live.yaml"),
+        ("synced\n".to_owned(), 0)
+    );
+    let plan = desk.json("plan --desired desired.yaml --live live.yaml --prune -o json");
+    let names: Vec<&str> = plan
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|step| step["name"].as_str())
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert_eq!(names, ["before", "shop"]);
+}
+
+#[test]
 fn diff_counts_what_others_set_only_where_that_is_asked_for_and_names_them() {
     let live = r#"
 apiVersion: v1
