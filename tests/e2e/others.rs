@@ -117,6 +117,83 @@ fn a_resource_in_an_older_version_of_its_api_is_compared_and_healed_in_it() {
 }
 
 #[test]
+fn a_commit_elsewhere_is_no_reason_to_sync_where_paths_are_named() {
+    run(async {
+        let app = App::new("paths-named", &[CREATE], &[("a", &config_map("a", "1"))]).await?;
+        app.synced(json!({})).await?;
+        let first = compared(&app, "Synced").await?["status"]["sync"]["revision"].clone();
+        let policy = json!({"metadata": {"annotations": {"argocd.argoproj.io/manifest-generate-paths": "."}},
+            "spec": {"syncPolicy": {"automated": {}}}});
+        app.api
+            .merge_patch(kinds::APPLICATION, &app.control_plane, app.name, &policy)
+            .await?;
+        let by_hand = json!({"data": {"key": "by hand"}});
+        app.api
+            .merge_patch(kinds::CONFIG_MAP, app.name, "a", &by_hand)
+            .await?;
+        compared(&app, "OutOfSync").await?;
+
+        app.repository.write("elsewhere/b.yaml", &config_map("b", "1"))?;
+        let second = app.repository.commit("elsewhere")?;
+        harness::refresh(&app.api, &app.control_plane, app.name).await?;
+        let looked = wait_app(&app.api, &app.control_plane, app.name, "looked at", |app| {
+            app["status"]["sync"]["revision"] == *second
+        })
+        .await?;
+        // What starts a sync is written together with the status.
+        assert!(looked["operation"].is_null(), "{looked:#}");
+        assert_eq!(looked["status"]["sync"]["status"], "OutOfSync");
+        assert_eq!(
+            looked["status"]["operationState"]["syncResult"]["revision"],
+            first
+        );
+
+        let third = app.commit(&[("c", &config_map("c", "1"))])?;
+        harness::refresh(&app.api, &app.control_plane, app.name).await?;
+        wait_app(&app.api, &app.control_plane, app.name, "synced", |app| {
+            let state = &app["status"]["operationState"];
+            state["phase"] == "Succeeded" && state["syncResult"]["revision"] == *third
+        })
+        .await?;
+        assert_eq!(app.config_map("a").await?.unwrap()["data"], json!({"key": "1"}));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_sync_to_exact_revisions_takes_the_values_of_another_source_from_its_own() {
+    run(async {
+        let chart = "apiVersion: v2\nname: shop\nversion: 0.1.0\n";
+        let template =
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {key: {{ .Values.key | quote }}}\n";
+        let app = App::new("pinned-values", &[CREATE], &[("a", &config_map("a", "1"))]).await?;
+        app.repository.write("chart/Chart.yaml", chart)?;
+        app.repository.write("chart/templates/a.yaml", template)?;
+        app.repository.write("values/shop.yaml", "key: old\n")?;
+        let old = app.repository.commit("old")?;
+        app.repository.write("values/shop.yaml", "key: new\n")?;
+        let new = app.repository.commit("new")?;
+        let sources = json!([
+            {"repoURL": app.repository.url(), "path": "chart", "targetRevision": "main", "helm": {"valueFiles": ["$values/values/shop.yaml"]}},
+            {"repoURL": app.repository.url(), "targetRevision": "main", "ref": "values"},
+        ]);
+        let spec = json!({"spec": {"source": null, "sources": sources}});
+        app.api
+            .merge_patch(kinds::APPLICATION, &app.control_plane, app.name, &spec)
+            .await?;
+        app.synced(json!({})).await?;
+        let key = async || anyhow::Ok(app.config_map("a").await?.unwrap()["data"]["key"].clone());
+        assert_eq!(key().await?, "new");
+        let state = app
+            .synced(json!({"sources": sources, "revisions": [new, old]}))
+            .await?;
+        assert_eq!(state["syncResult"]["revisions"], json!([new, old]));
+        assert_eq!(key().await?, "old");
+        Ok(())
+    });
+}
+
+#[test]
 fn a_retry_goes_to_the_newest_revision_when_asked() {
     run(async {
         let bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nwrong: {}\n";
