@@ -1,7 +1,7 @@
 //! One look at one Application, on one screen: [`run`].
 //!
 //! Stages, each in its own file: [`desired`] asks the repo-server, [`live`] takes the snapshot, [`dry_run`] and [`versions`] ask
-//! the API server where that is wanted or needed, [`compare`] judges the pairs, [`health`] and [`autosync`] decide, [`conditions`] puts findings into words. The outcome is one new status,
+//! the API server where that is wanted or needed, [`compare`] judges the pairs, [`health`] and [`autosync`] decide ([`changes`] asks whether there is anything new), [`conditions`] puts findings into words. The outcome is one new status,
 //! written once, and only when it differs.
 //!
 //! What is remembered between looks is in [`Memos`] and may be lost at any time: the desired state, the verdicts, since

@@ -314,7 +314,7 @@ pub(crate) fn default_beside<'v>(
     Some(Some(default))
 }
 
-/// An image that is called `latest`, or nothing, is pulled each time.
+/// An image that is called `latest`, by saying so or by saying nothing, is pulled each time.
 fn pull_policy(image: &str) -> Value {
     let (named, digest) = match image.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),
@@ -323,7 +323,8 @@ fn pull_policy(image: &str) -> Value {
     let last = named.rsplit('/').next().unwrap_or_default();
     let tag = last.split_once(':').map(|(_, tag)| tag);
     match (tag, digest) {
-        (Some("latest"), _) | (None, None) => json!("Always"),
+        (Some("latest"), _) => json!("Always"),
+        (None, None) if !image.is_empty() => json!("Always"),
         _ => json!("IfNotPresent"),
     }
 }
@@ -568,6 +569,7 @@ mod tests {
             ("registry:5000/nginx:1.2", "IfNotPresent"),
             ("nginx@sha256:00", "IfNotPresent"),
             ("nginx:latest@sha256:00", "Always"),
+            ("", "IfNotPresent"),
         ] {
             assert_eq!(
                 default("imagePullPolicy", json!({"image": image})),
