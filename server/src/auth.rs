@@ -213,6 +213,11 @@ impl Authenticator {
         if !account.enabled {
             return Err(format!("account {name} is disabled"));
         }
+        if claims.jti.is_empty() {
+            return Err(
+                "token does not have a unique identifier (jti claim) and cannot be validated".to_owned(),
+            );
+        }
         match capability {
             "apiKey" => {
                 if !account.api_key {
@@ -229,12 +234,13 @@ impl Authenticator {
                 if !account.login {
                     return Err(format!("account {name} does not have login access"));
                 }
-                let changed = account.password_mtime.map_or(0, |at| at.as_second());
-                if claims.iat.unwrap_or_default() < changed {
-                    return Err("account password has changed since token issued".to_owned());
-                }
             }
             other => return Err(format!("the token has an unknown capability {other:?}")),
+        }
+        // Whoever changes a password because somebody else may know it ends what they have made with it, keys too.
+        let changed = account.password_mtime.map_or(0, |at| at.as_second());
+        if claims.iat.unwrap_or_default() < changed {
+            return Err("account password has changed since token issued".to_owned());
         }
         Ok(name.to_owned())
     }

@@ -89,6 +89,14 @@ impl<T> Shut<T> {
         }
     }
 
+    /// The same place with something in it.
+    pub(crate) fn with<U>(self, object: U) -> Shut<U> {
+        Shut {
+            name: self.name,
+            object,
+        }
+    }
+
     /// The same under a further noun, such as `logs` of an Application.
     pub(crate) fn under(mut self, resource: &'static str) -> Self {
         self.name.resource = resource;
@@ -115,6 +123,11 @@ impl<T, V> Granted<T, V> {
     /// The object.
     pub(crate) fn into_inner(self) -> T {
         self.object
+    }
+
+    /// Is this still the object's name in policies? One that has moved is another matter.
+    pub(crate) fn is_at(&self, place: &Shut<()>) -> bool {
+        self.name == place.name
     }
 
     /// The object as one who has not asked yet has it: for a further verb.
@@ -346,17 +359,13 @@ impl Gate {
         };
         let policy = found.as_ref().map(|project| self.compiled(project, rbac));
         let mut policies = global.to_vec();
-        if let Some(own) = user.project_role() {
-            match found {
-                // A token of a project is worth nothing in another one.
-                Some(_) if own != project => return default,
-                // Inside its own project, only the project's policies say what it may do.
-                Some(_) => policies = policy.iter().map(|policy| &**policy).collect(),
-                None => {}
-            }
-        } else {
-            policies.extend(policy.iter().map(|policy| &**policy));
+        // A token of a project is worth nothing in another one. In its own the installation's policies count as well as the
+        // project's: they may deny what that allows.
+        let is_foreign = found.is_some() && user.project_role().is_some_and(|own| own != project);
+        if is_foreign {
+            return default;
         }
+        policies.extend(policy.iter().map(|policy| &**policy));
         default.and(Access::of(&policies, user.names()))
     }
 

@@ -14,6 +14,7 @@ mod listener;
 mod live;
 mod metrics;
 mod openpgp;
+mod patch;
 mod reflection;
 mod rest;
 mod run;

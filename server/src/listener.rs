@@ -1,5 +1,7 @@
 //! One port for everything: TLS or not by the first byte, gRPC or HTTP by the content type.
 
+mod ending;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,14 +10,18 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use argosy_runtime::tasks::{Tasks, caught};
 use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
@@ -33,9 +39,13 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// Who has not said a word after so long is not listened to any longer.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections at the same time.
-const CONNECTIONS_MAX: usize = 20_000;
+const CONNECTIONS_MAX: u32 = 20_000;
 /// Calls at the same time on one connection.
 const STREAMS_MAX: u32 = 1_000;
+/// The largest body of who is not known: names and passwords are short.
+pub(crate) const STRANGERS_BODY_LEN_MAX: usize = 64 << 10;
+/// A connection on which nobody has said anything for so long is tried.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// The oldest client that is served.
 const CLIENT_MIN: semver::Version = semver::Version::new(1, 4, 0);
 
@@ -50,14 +60,28 @@ pub(crate) struct Front {
     pub rootpath: String,
 }
 
-/// Accepts connections until the process stops.
+/// Accepts connections until the process stops, and then waits for what is under way on them.
 pub(crate) async fn serve(listener: TcpListener, front: Arc<Front>, tasks: &Tasks) {
     let stopping = tasks.stopping();
-    let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
+    accept(&listener, &front, &places, &stopping).await;
+    drop(listener);
+    // Whoever stops waits for this no longer than for its other tasks.
+    let _ = places.acquire_many(CONNECTIONS_MAX).await;
+}
+
+async fn accept(
+    listener: &TcpListener,
+    front: &Arc<Front>,
+    places: &Arc<Semaphore>,
+    stopping: &CancellationToken,
+) {
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
+        let place = tokio::select! {
+            place = places.clone().acquire_owned() => place,
+            () = stopping.cancelled() => return,
         };
+        let Ok(place) = place else { return };
         let (stream, peer) = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
@@ -73,19 +97,21 @@ pub(crate) async fn serve(listener: TcpListener, front: Arc<Front>, tasks: &Task
         let (front, stopping) = (front.clone(), stopping.clone());
         tokio::spawn(async move {
             let _place = place;
-            tokio::select! {
-                () = connection(stream, peer, front) => {}
-                () = stopping.cancelled() => {}
-            }
+            connection(stream, peer, front, stopping).await;
         });
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, front: Arc<Front>) {
+async fn connection(stream: TcpStream, peer: SocketAddr, front: Arc<Front>, stopping: CancellationToken) {
     // Latency matters more than the number of packets.
     let _ = stream.set_nodelay(true);
+    // A client that is gone without a word is found out, or it would hold its place for ever.
+    let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE));
     let mut first = [0];
-    let greeted = tokio::time::timeout(GREETING_TIMEOUT, stream.peek(&mut first)).await;
+    let greeted = tokio::select! {
+        greeted = tokio::time::timeout(GREETING_TIMEOUT, stream.peek(&mut first)) => greeted,
+        () = stopping.cancelled() => return,
+    };
     if !matches!(greeted, Ok(Ok(1))) {
         return;
     }
@@ -95,13 +121,13 @@ async fn connection(stream: TcpStream, peer: SocketAddr, front: Arc<Front>) {
             let accepted =
                 tokio::time::timeout(GREETING_TIMEOUT, TlsAcceptor::from(tls).accept(stream)).await;
             match accepted {
-                Ok(Ok(stream)) => http(stream, front, Security::Tls).await,
+                Ok(Ok(stream)) => http(stream, front, Security::Tls, stopping).await,
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake"),
                 Err(_) => tracing::debug!(%peer, "TLS handshake: it took too long"),
             }
         }
-        Some(_) => http(stream, front, Security::Redirect).await,
-        None => http(stream, front, Security::Plaintext).await,
+        Some(_) => http(stream, front, Security::Redirect, stopping).await,
+        None => http(stream, front, Security::Plaintext, stopping).await,
     }
 }
 
@@ -114,13 +140,17 @@ enum Security {
     Redirect,
 }
 
-async fn http<S>(stream: S, front: Arc<Front>, security: Security)
+async fn http<S>(stream: S, front: Arc<Front>, security: Security, stopping: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let stop = stopping.clone();
     let service = tower::service_fn(move |request: Request<Incoming>| {
-        let front = front.clone();
-        async move { Ok::<_, Infallible>(front.answer(request, security).await) }
+        let (front, stop) = (front.clone(), stop.clone());
+        async move {
+            let answer = front.answer(request, security).await;
+            Ok::<_, Infallible>(answer.map(|body| ending::body(body, stop)))
+        }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server
@@ -134,9 +164,17 @@ where
         .keep_alive_interval(Some(Duration::from_secs(60)))
         .keep_alive_timeout(Duration::from_secs(20))
         .adaptive_window(true);
-    let served = server
-        .serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service))
-        .await;
+    let mut serving = std::pin::pin!(
+        server.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service))
+    );
+    let served = tokio::select! {
+        served = serving.as_mut() => served,
+        () = stopping.cancelled() => {
+            // What is under way is answered; nothing new is taken.
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
     if let Err(error) = served {
         tracing::debug!(error = %error, "a connection ended");
     }
@@ -159,8 +197,15 @@ impl Front {
             .unwrap_or_default();
         let web = kind.starts_with("application/grpc-web");
         let grpc = kind.starts_with("application/grpc") && !web && request.version() == http::Version::HTTP_2;
-        if security == Security::Redirect && !grpc {
-            return redirect(&request);
+        if security == Security::Redirect {
+            // What is sent without TLS by mistake is not answered as if it were none: a token may be in it.
+            return match grpc {
+                true => Status::failed_precondition(
+                    "this server speaks TLS: without it (--plaintext) anybody on the way could read the token",
+                )
+                .into_http(),
+                false => redirect(&request),
+            };
         }
         self.strip_rootpath(&mut request);
         let identity = Identity(self.auth.caller(request.headers()));
@@ -187,8 +232,25 @@ impl Front {
         if let Err(status) = check_agent(request.headers()) {
             return status.into_http();
         }
+        let refusal = identity.0.as_ref().err().cloned();
         request.extensions_mut().insert(identity);
-        let request = request.map(Body::new);
+        // A message is held whole before anybody is asked who sent it: who is not known has little to say.
+        let request = match refusal {
+            None => request.map(Body::new),
+            Some(refusal) => {
+                let (parts, body) = request.into_parts();
+                let body = Limited::new(body, STRANGERS_BODY_LEN_MAX);
+                let body = match web {
+                    // What is wrong with a body is taken for a defect on this way.
+                    true => match body.collect().await {
+                        Ok(body) => Body::new(Full::new(body.to_bytes())),
+                        Err(_) => return refusal.into_http(),
+                    },
+                    false => Body::new(body.map_err(move |_| refusal.clone())),
+                };
+                Request::from_parts(parts, body)
+            }
+        };
         let response = match web {
             true => {
                 GrpcWebLayer::new()

@@ -50,6 +50,8 @@ use crate::{reflection, state, tls};
 
 /// Files that people send along are held whole, of so many requests at the same time.
 const UPLOADS_MAX: usize = 4;
+/// Refused logins that are let wait for their answer.
+const REFUSALS_MAX: usize = 10_000;
 /// Requests may go on for so long after a signal.
 const GRACE: Duration = Duration::from_secs(10);
 /// The Secret that tells the first password.
@@ -148,6 +150,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
         passwords,
         limiter: Limiter::new(plane.clone(), Limits::from_env()),
         logins: tokio::sync::Semaphore::new(args.max_concurrent_logins.max(1)),
+        refusals: tokio::sync::Semaphore::new(REFUSALS_MAX),
         uploads: tokio::sync::Semaphore::new(UPLOADS_MAX),
         repo: RepoClient::new(repo).context("configure the repo-server client")?,
         connections: ConnectionStates::default(),
@@ -157,6 +160,7 @@ pub async fn start(args: Args, tasks: &Tasks) -> anyhow::Result<Server> {
             &args.controller_tls(&live),
             Entries::new(&args.redis)?,
         )
+        .map(Arc::new)
         .context("configure the way to the controllers (--controller)")?,
         targets: Targets::new(args.allow_exec_credentials),
         options: Options {

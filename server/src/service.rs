@@ -48,11 +48,13 @@ pub(crate) struct Api {
     pub(crate) limiter: Limiter,
     /// Logins that may be looked at at the same time.
     pub(crate) logins: tokio::sync::Semaphore,
+    /// Logins that were refused and do not know yet.
+    pub(crate) refusals: tokio::sync::Semaphore,
     /// Uploads of files that may be held at the same time.
     pub(crate) uploads: tokio::sync::Semaphore,
     pub(crate) repo: RepoClient,
     pub(crate) connections: ConnectionStates,
-    pub(crate) live: Live,
+    pub(crate) live: Arc<Live>,
     pub(crate) targets: Targets,
     pub(crate) options: Options,
     pub(crate) clock: Arc<dyn Clock>,

@@ -244,9 +244,14 @@ impl ControlPlane {
 
     /// Shuts an Application: one that is about to be made, or one that an event told.
     pub(crate) fn shut_app(&self, app: Arc<Application>) -> Shut<Arc<Application>> {
-        let project = project_of(&app).to_owned();
+        self.place_of_app(&app).with(app)
+    }
+
+    /// Where an Application is in policies.
+    pub(crate) fn place_of_app(&self, app: &Application) -> Shut<()> {
+        let project = project_of(app).to_owned();
         let object = self.in_project(&project, &app.metadata.namespace, &app.metadata.name);
-        Shut::new("applications", object, project, app)
+        Shut::new("applications", object, project, ())
     }
 
     /// The name of an Application or ApplicationSet in policies.
@@ -270,13 +275,13 @@ impl ControlPlane {
             .map(|set| self.shut_app_set(set))
     }
 
-    /// All ApplicationSets.
-    pub(crate) fn app_sets(&self) -> Vec<Shut<Arc<ApplicationSet>>> {
-        self.app_sets
-            .all()
-            .into_iter()
-            .map(|set| self.shut_app_set(set))
-            .collect()
+    /// All ApplicationSets, and the version of the newest of them.
+    pub(crate) fn app_sets(&self) -> (Vec<Shut<Arc<ApplicationSet>>>, u64) {
+        let (sets, newest) = self.app_sets.read(|rows| (rows.all(), rows.newest()));
+        (
+            sets.into_iter().map(|set| self.shut_app_set(set)).collect(),
+            newest,
+        )
     }
 
     /// Everything that happens to ApplicationSets, and how all of them are now.
@@ -296,9 +301,14 @@ impl ControlPlane {
     /// Shuts an ApplicationSet. Its project is that of its template; one that is itself a template is taken literally,
     /// so that nothing but `*` matches it.
     pub(crate) fn shut_app_set(&self, set: Arc<ApplicationSet>) -> Shut<Arc<ApplicationSet>> {
+        self.place_of_app_set(&set).with(set)
+    }
+
+    /// Where an ApplicationSet is in policies.
+    pub(crate) fn place_of_app_set(&self, set: &ApplicationSet) -> Shut<()> {
         let project = set.spec.template.spec.project.clone();
         let object = self.in_project(&project, &set.metadata.namespace, &set.metadata.name);
-        Shut::new("applicationsets", object, project, set)
+        Shut::new("applicationsets", object, project, ())
     }
 
     /// The project of this name.
@@ -319,8 +329,13 @@ impl ControlPlane {
 
     /// Shuts a project.
     pub(crate) fn shut_project(&self, project: Arc<AppProject>) -> Shut<Arc<AppProject>> {
+        self.place_of_project(&project).with(project)
+    }
+
+    /// Where a project is in policies.
+    pub(crate) fn place_of_project(&self, project: &AppProject) -> Shut<()> {
         let name = project.metadata.name.clone();
-        Shut::new("projects", name.clone(), name, project)
+        Shut::new("projects", name.clone(), name, ())
     }
 
     /// All clusters, with the name of the Secret that describes each.

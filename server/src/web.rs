@@ -1,6 +1,7 @@
 //! Plain HTTP: the REST API and what stands beside it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -10,10 +11,13 @@ use tonic::Status;
 use tonic::body::Body;
 
 use crate::auth::{self, Authenticator, Identity, session};
+use crate::listener::STRANGERS_BODY_LEN_MAX;
 use crate::rest::{self, BODY_LEN_MAX, Head, Rest};
 use crate::state::ControlPlane;
-use crate::webhook::{ARRIVAL, Webhooks};
+use crate::webhook::Webhooks;
 
+/// A body is sent within so long.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Where browsers, and Argo CD's program, end a session.
 pub(crate) const LOGOUT: &str = "/auth/logout";
 
@@ -80,10 +84,10 @@ impl Web {
         if auth::token(request.headers()).is_none() {
             return text(StatusCode::BAD_REQUEST, "Failed to retrieve ArgoCD auth token\n");
         }
-        // A token that does not count has nothing to end, and one without an end is a key, not a session.
+        // A token that does not count has nothing to end.
         let user = identity.0.as_ref().ok().and_then(|caller| caller.user());
-        if let Some(user) = user.filter(|user| user.claims().exp.is_some())
-            && let Err(status) = session::revoke(&self.plane, user.claims(), self.auth.now()).await
+        if let Some(user) = user
+            && let Err(status) = session::end(&self.plane, user.claims(), self.auth.now()).await
         {
             return rest::error_response(&status);
         }
@@ -106,9 +110,14 @@ impl Web {
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Invalid content type");
         }
         let (parts, body) = request.into_parts();
-        let body = match read(body, BODY_LEN_MAX).await {
+        // Who is not known has little to say.
+        let max = identity
+            .0
+            .as_ref()
+            .map_or(STRANGERS_BODY_LEN_MAX, |_| BODY_LEN_MAX);
+        let body = match read(body, max).await {
             Ok(body) => body,
-            Err(status) => return rest::error_response(&status),
+            Err(status) => return rest::error_response(identity.0.as_ref().err().unwrap_or(&status)),
         };
         let head = Head {
             method: parts.method,
@@ -146,25 +155,7 @@ impl Web {
             return text(StatusCode::METHOD_NOT_ALLOWED, "a webhook is a POST");
         }
         let (parts, body) = request.into_parts();
-        let size = parts.headers.get(header::CONTENT_LENGTH);
-        let size = size.and_then(|size| size.to_str().ok()?.parse().ok());
-        let Some(_room) = self.webhooks.room(size) else {
-            return later("too many webhooks at once");
-        };
-        let max = self.plane.settings().config.webhook_payload_bytes_max;
-        let arriving = read(body, usize::try_from(max).unwrap_or(usize::MAX));
-        let body = match tokio::time::timeout(ARRIVAL, arriving).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(_)) => {
-                let message = format!(
-                    "Webhook processing failed: payload must be valid JSON under {} MB",
-                    max >> 20
-                );
-                return text(StatusCode::BAD_REQUEST, &message);
-            }
-            Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the payload did not arrive in time"),
-        };
-        match self.webhooks.take(parts.headers, body).await {
+        match self.webhooks.receive(&parts.headers, body).await {
             (StatusCode::TOO_MANY_REQUESTS, message) => later(&message),
             (status, message) => text(status, &message),
         }
@@ -181,10 +172,15 @@ fn later(message: &str) -> Response<Body> {
 }
 
 async fn read(body: Incoming, max: usize) -> Result<Bytes, Status> {
-    match Limited::new(body, max).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) => Err(Status::invalid_argument(format!(
+    let reading = Limited::new(body, max).collect();
+    match tokio::time::timeout(READ_TIMEOUT, reading).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) => Err(Status::invalid_argument(format!(
             "read the body, of at most {max} bytes: {error}"
+        ))),
+        Err(_) => Err(Status::deadline_exceeded(format!(
+            "read the body: it was not sent within {} s",
+            READ_TIMEOUT.as_secs()
         ))),
     }
 }

@@ -5,7 +5,9 @@
 //! looked at at most once a second, and each waiting push is a few texts in a set of bounded size. What comes in beyond what can be
 //! taken is told to come again.
 
+mod lean;
 mod payload;
+mod room;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,22 +18,20 @@ use argosy_api::v1alpha1::{Application, ApplicationSource};
 use argosy_runtime::tasks::{Tasks, busy};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use hyper::body::Body;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 use crate::metrics::Metrics;
 use crate::state::ControlPlane;
+use room::{Room, Unread};
 
+/// A payload is sent within so long.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pushes that may wait; Argo CD's length of the queue.
 const WAITING_MAX: usize = 50_000;
 /// Bytes of changed files that may wait. A push whose files go beyond is taken without them: then it concerns every path.
 const FILES_LEN_MAX: usize = 16 << 20;
-/// A payload of at most this size is a small one, as nearly all are. Larger ones are read one at a time.
-const SMALL: u64 = 256 << 10;
-/// KiB of small payloads that are read at the same time.
-const SMALL_KIB_MAX: usize = 16 << 10;
-/// How long a payload may take to arrive.
-pub(crate) const ARRIVAL: Duration = Duration::from_secs(10);
 /// How long pushes gather.
 const GATHER: Duration = Duration::from_secs(1);
 
@@ -54,8 +54,7 @@ pub(crate) struct Webhooks {
     plane: Arc<ControlPlane>,
     metrics: Arc<Metrics>,
     waiting: Arc<Waiting>,
-    small: Arc<Semaphore>,
-    large: Arc<Semaphore>,
+    room: Arc<Room>,
 }
 
 #[derive(Default)]
@@ -98,8 +97,7 @@ impl Webhooks {
             plane: plane.clone(),
             metrics,
             waiting: waiting.clone(),
-            small: Arc::new(Semaphore::new(SMALL_KIB_MAX)),
-            large: Arc::new(Semaphore::new(1)),
+            room: Arc::new(Room::new()),
         };
         tasks.spawn_restarting("webhooks", move || {
             let (plane, waiting) = (plane.clone(), waiting.clone());
@@ -119,34 +117,46 @@ impl Webhooks {
         hooks
     }
 
-    /// Room for a payload of an announced size, while it is read; nothing while there is none.
-    pub(crate) fn room(&self, size: Option<u64>) -> Option<OwnedSemaphorePermit> {
-        match size {
-            Some(size) if size <= SMALL => {
-                let kib = u32::try_from(size.div_ceil(1024)).ok()?;
-                self.small.clone().try_acquire_many_owned(kib.max(1)).ok()
+    /// Reads one and takes it in: the status and text of the answer.
+    pub(crate) async fn receive<B>(&self, headers: &HeaderMap, body: B) -> (StatusCode, String)
+    where
+        B: Body<Data = Bytes>,
+    {
+        let max = self.plane.settings().config.webhook_payload_bytes_max;
+        let reading = self.room.read(body, usize::try_from(max).unwrap_or(usize::MAX));
+        match tokio::time::timeout(READ_TIMEOUT, reading).await {
+            Ok(Ok(held)) => {
+                // Reading a large one takes a processor for a while.
+                let (hooks, headers, bytes) = (self.clone(), headers.clone(), held.bytes.clone());
+                let taken = busy(move || hooks.take(&headers, &bytes)).await;
+                taken.unwrap_or_else(|error| {
+                    tracing::error!(error, "reading a webhook failed");
+                    (
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        "Webhook processing failed".to_owned(),
+                    )
+                })
             }
-            _ => self.large.clone().try_acquire_owned().ok(),
+            Ok(Err(Unread::NoRoom)) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "Webhook processing failed: too many large payloads at the same time".to_owned(),
+            ),
+            Ok(Err(Unread::TooLarge)) => (
+                StatusCode::BAD_REQUEST,
+                format!(
+                    "Webhook processing failed: payload must be valid JSON under {} MB",
+                    max >> 20
+                ),
+            ),
+            Err(_) => (
+                StatusCode::REQUEST_TIMEOUT,
+                "Webhook processing failed: the payload took too long".to_owned(),
+            ),
         }
     }
 
     /// Takes one in: the status and text of the answer.
-    pub(crate) async fn take(&self, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
-        if body.len() as u64 <= SMALL {
-            return self.taken(&headers, &body);
-        }
-        let hooks = self.clone();
-        let taken = busy(move || hooks.taken(&headers, &body)).await;
-        taken.unwrap_or_else(|error| {
-            tracing::error!(error, "reading a webhook failed");
-            (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "Webhook processing failed".to_owned(),
-            )
-        })
-    }
-
-    fn taken(&self, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
+    fn take(&self, headers: &HeaderMap, body: &[u8]) -> (StatusCode, String) {
         let secret = |key: &str| {
             let secret = self.plane.own_secret("argocd-secret");
             secret

@@ -1,9 +1,9 @@
 //! How often somebody may guess a password.
 //!
 //! Failures are counted for each account that exists, so that noise about names that do not cannot push anything out:
-//! the table is as large as the list of accounts. Names that do not exist share one small budget among them. Failures
-//! are written to a Secret as well, at most [`Limits::failures`] a window and account, so that neither a restart nor
-//! another server gives new guesses.
+//! the table is as large as the list of accounts. Names that do not exist are not counted: there is nothing to guess, and
+//! [`super::password`] bounds what they cost. Failures are written to a Secret as well, at most [`Limits::failures`] a
+//! window and account, so that neither a restart nor another server gives new guesses.
 
 use std::collections::HashMap;
 use std::sync::Arc;

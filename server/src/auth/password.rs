@@ -15,6 +15,8 @@ pub(crate) const NAME_LEN_MAX: usize = 32;
 /// Hashes and compares passwords.
 pub(crate) struct Passwords {
     threads: Arc<Semaphore>,
+    /// Guesses at what is nobody's that may be compared at the same time.
+    noise: Semaphore,
     /// What a password is compared with when there is no account: it must cost the same.
     nobody: String,
 }
@@ -24,8 +26,18 @@ impl Passwords {
     pub(crate) fn new(threads: usize) -> Result<Self, bcrypt::BcryptError> {
         Ok(Passwords {
             threads: Arc::new(Semaphore::new(threads.max(1))),
+            noise: Semaphore::new((threads / 2).max(1)),
             nobody: bcrypt::hash_with_result("nobody", COST)?.format_for_version(bcrypt::Version::TwoA),
         })
+    }
+
+    /// Takes as long as comparing a password of somebody, if there is room for it. A flood of names that are nobody's must not
+    /// hold up those who know their password: what is beyond half of the threads is not compared, and answered as late.
+    pub(crate) async fn fits_nobody(&self, password: &str) -> Result<(), Status> {
+        if let Ok(_place) = self.noise.try_acquire() {
+            self.fits(password, None).await?;
+        }
+        Ok(())
     }
 
     /// Does the password fit? Without a hash the answer is no and takes as long.

@@ -74,11 +74,12 @@ pub(crate) fn is_revoked(plane: &ControlPlane, id: &str) -> bool {
             .is_some_and(|secret| secret.data.contains_key(&key(id)))
 }
 
-/// Ends a session for all servers. Those that are past their time are forgotten on the way.
-pub(crate) async fn revoke(plane: &ControlPlane, claims: &Claims, now: i64) -> Result<(), Status> {
-    if claims.jti.is_empty() {
+/// Ends a session for all servers. Those that are past their time are forgotten on the way. A token without an end is a key and no
+/// session: it is taken back where it was made.
+pub(crate) async fn end(plane: &ControlPlane, claims: &Claims, now: i64) -> Result<(), Status> {
+    let Some(until) = claims.exp.filter(|_| !claims.jti.is_empty()) else {
         return Ok(());
-    }
+    };
     plane
         .change_secret(REVOKED, |secret| {
             let past = |until: &i64| *until != 0 && *until <= now;
@@ -87,7 +88,7 @@ pub(crate) async fn revoke(plane: &ControlPlane, claims: &Claims, now: i64) -> R
                 .keys()
                 .filter(|key| secret.text(key).parse().is_ok_and(|until| past(&until)));
             let mut change: Change = over.map(|key| (key.clone(), None)).collect();
-            change.insert(key(&claims.jti), Some(claims.exp.unwrap_or_default().to_string()));
+            change.insert(key(&claims.jti), Some(until.to_string()));
             Ok(change)
         })
         .await

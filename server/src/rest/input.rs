@@ -6,6 +6,9 @@ use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde_json::{Error, Map, Value};
 
+/// Messages are not nested deeper than that.
+const PATH_LEN_MAX: usize = 16;
+
 /// A message that has not been read yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Input {
@@ -30,14 +33,21 @@ impl Input {
         Input::Json(value)
     }
 
-    /// Sets the field at a path to a text; a second one makes it a list if `more`.
+    /// Sets the field at a path to a text; a second one makes it a list if `more`. A path that is longer than any field's is
+    /// no field, as every other unknown one: whoever follows it must not run out of stack.
     pub(super) fn set(&mut self, path: &str, text: &str, more: bool) {
+        if path.split('.').nth(PATH_LEN_MAX).is_none() {
+            self.put(path, text, more);
+        }
+    }
+
+    fn put(&mut self, path: &str, text: &str, more: bool) {
         let (head, rest) = path
             .split_once('.')
             .map_or((path, None), |(head, rest)| (head, Some(rest)));
         match self {
             Input::Fields(fields) => match rest {
-                Some(rest) => fields.entry(head.to_owned()).or_default().set(rest, text, more),
+                Some(rest) => fields.entry(head.to_owned()).or_default().put(rest, text, more),
                 None => match fields.get_mut(head) {
                     Some(Input::Texts(texts)) if more => texts.push(text.to_owned()),
                     _ => drop(fields.insert(head.to_owned(), Input::Texts(vec![text.to_owned()]))),
@@ -51,7 +61,7 @@ impl Input {
                         .or_insert_with(|| Value::Object(Default::default()))
                         .take();
                     let mut inner = Input::Json(inner);
-                    inner.set(rest, text, more);
+                    inner.put(rest, text, more);
                     if let Input::Json(inner) = inner {
                         object.insert(key, inner);
                     }
@@ -288,6 +298,15 @@ mod tests {
         input.set("id.value", "in-cluster", false);
         let id = ClusterQuery::deserialize(input).unwrap().id.unwrap();
         assert_eq!((id.r#type.as_str(), id.value.as_str()), ("name", "in-cluster"));
+    }
+
+    #[test]
+    fn a_path_that_leads_too_deep_is_no_field() {
+        let mut input = Input::default();
+        input.set(&["a"; 30_000].join("."), "x", true);
+        assert_eq!(input, Input::default());
+        input.set("application.spec.source.helm.version", "v3", true);
+        assert_ne!(input, Input::default());
     }
 
     #[test]

@@ -46,6 +46,8 @@ use crate::links;
 use crate::state::project_of;
 use crate::status;
 
+pub(super) use list::{LOOK_AGAIN, WATCH_STALL};
+
 /// A stream of answers.
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 

@@ -19,10 +19,11 @@ use tokio::sync::broadcast::error::RecvError;
 use tonic::{Request, Response, Status};
 
 use super::Api;
-use super::application::events;
+use super::application::{LOOK_AGAIN, WATCH_STALL, events};
 use crate::auth::{self, Caller};
 use crate::gate::{Create, Delete, Get, Granted, Update, Verb};
 use crate::selector;
+use crate::state::Event;
 
 impl Api {
     fn app_set<V: Verb>(
@@ -59,6 +60,16 @@ fn check(set: &ApplicationSet) -> Result<(), Status> {
         ));
     }
     Ok(())
+}
+
+/// What is sent for a set that there is counts; labels and annotations of others stay.
+fn upserted(stored: &mut ApplicationSet, sent: &ApplicationSet) {
+    stored.spec.clone_from(&sent.spec);
+    stored.metadata.labels.extend(sent.metadata.labels.clone());
+    stored
+        .metadata
+        .annotations
+        .extend(sent.metadata.annotations.clone());
 }
 
 #[tonic::async_trait]
@@ -98,18 +109,20 @@ impl ApplicationSetService for Api {
         let caller = auth::caller(&request)?;
         let query = request.into_inner();
         let selector = selector::parse(&query.selector)?;
-        let mut visible: Vec<Granted<Arc<ApplicationSet>, Get>> =
-            self.gate.filter(&caller, self.plane.app_sets());
+        let (sets, newest) = self.plane.app_sets();
+        let mut visible: Vec<Granted<Arc<ApplicationSet>, Get>> = self.gate.filter(&caller, sets);
         visible.retain(|set| {
             (query.appset_namespace.is_empty() || set.metadata.namespace == query.appset_namespace)
                 && (query.projects.is_empty() || query.projects.contains(&set.spec.template.spec.project))
                 && selector::selects(&selector, &set.metadata.labels)
         });
         visible.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        Ok(Response::new(ApplicationSetList {
+        let mut list = ApplicationSetList {
             items: visible.iter().map(|set| (***set).clone()).collect(),
             ..ApplicationSetList::default()
-        }))
+        };
+        list.metadata.resource_version = newest.to_string();
+        Ok(Response::new(list))
     }
 
     async fn create(
@@ -151,9 +164,12 @@ impl ApplicationSetService for Api {
             )));
         }
         if let Some(known) = self.plane.app_set(&set.metadata.namespace, &set.metadata.name) {
-            let known = self.gate.open::<Get, _>(&caller, known)?;
-            if known.spec == set.spec {
-                return Ok(Response::new((**known).clone()));
+            // In whose project it is, is told only to those who may see it.
+            let known = self.gate.open_found::<Get, _>(&caller, Some(known))?;
+            let mut becomes = (**known).clone();
+            upserted(&mut becomes, &set);
+            if becomes == **known {
+                return Ok(Response::new(becomes));
             }
             if !upsert {
                 return Err(Status::invalid_argument(
@@ -161,15 +177,13 @@ impl ApplicationSetService for Api {
                 ));
             }
             let known = self.gate.open::<Update, _>(&caller, known.shut())?;
+            if dry_run {
+                return Ok(Response::new(becomes));
+            }
             let updated = self
                 .plane
                 .update(&known, |stored| {
-                    stored.spec.clone_from(&set.spec);
-                    stored.metadata.labels.extend(set.metadata.labels.clone());
-                    stored
-                        .metadata
-                        .annotations
-                        .extend(set.metadata.annotations.clone());
+                    upserted(stored, &set);
                     Ok(())
                 })
                 .await?;
@@ -244,6 +258,8 @@ impl ApplicationSetService for Api {
         let query = request.into_inner();
         let selector = selector::parse(&query.selector)?;
         let since: u64 = query.resource_version.parse().unwrap_or_default();
+        // As with Applications: who watches one by its name must miss nothing of it.
+        let anew = since == 0 || !query.name.is_empty();
         let (rows, mut happened) = self.plane.watch_app_sets();
         let (gate, plane, auth) = (self.gate.clone(), self.plane.clone(), self.auth.clone());
         let (tx, rx) = tokio::sync::mpsc::channel(64);
@@ -258,32 +274,55 @@ impl ApplicationSetService for Api {
             application_set: set.clone(),
         };
         tokio::spawn(async move {
-            if since == 0 {
-                let visible: Vec<Granted<Arc<ApplicationSet>, Get>> = gate.filter(&caller, rows);
-                for set in visible.iter().filter(|set| selects(set)) {
-                    if tx.send(Ok(event("ADDED", set))).await.is_err() {
-                        return;
-                    }
+            let mut visible: Vec<Granted<Arc<ApplicationSet>, Get>> = gate.filter(&caller, rows);
+            visible.retain(|set| anew && selects(set));
+            visible.sort_by(|a, b| {
+                let place =
+                    |set: &ApplicationSet| (set.metadata.namespace.clone(), set.metadata.name.clone());
+                place(a).cmp(&place(b))
+            });
+            for set in &visible {
+                if tx
+                    .send_timeout(Ok(event("ADDED", set)), WATCH_STALL)
+                    .await
+                    .is_err()
+                {
+                    return;
                 }
             }
+            drop(visible);
+            let mut again = tokio::time::interval(LOOK_AGAIN);
             loop {
                 let outcome = tokio::select! {
-                    outcome = happened.recv() => outcome,
+                    outcome = happened.recv() => Some(outcome),
+                    _ = again.tick() => None,
                     () = tx.closed() => return,
                 };
+                if !auth.still(&caller) {
+                    let _ = tx
+                        .send(Err(Status::unauthenticated("the session has ended")))
+                        .await;
+                    return;
+                }
+                let Some(outcome) = outcome else { continue };
                 match outcome {
                     Ok(happened) => {
-                        if !auth.still(&caller) {
-                            let _ = tx
-                                .send(Err(Status::unauthenticated("the session has ended")))
-                                .await;
-                            return;
-                        }
                         let row = happened.row();
+                        let is_old = row
+                            .metadata
+                            .resource_version
+                            .parse::<u64>()
+                            .is_ok_and(|version| version < since);
+                        if is_old && !matches!(happened, Event::Deleted(_)) {
+                            continue;
+                        }
                         let granted = gate.open::<Get, _>(&caller, plane.shut_app_set(row.clone()));
                         if granted.is_ok()
                             && selects(row)
-                            && tx.send(Ok(event(happened.word(), row))).await.is_err()
+                            && tx
+                                .send_timeout(Ok(event(happened.word(), row)), WATCH_STALL)
+                                .await
+                                .is_err()
                         {
                             return;
                         }

@@ -157,7 +157,8 @@ impl ClusterService for Api {
         let version = self.try_cluster(&cluster).await?;
         match known {
             Some(known) => {
-                let known = self.gate.open::<Get, _>(&caller, known)?;
+                // In whose project it is, is told only to those who may see it.
+                let known = self.gate.open_found::<Get, _>(&caller, Some(known))?;
                 let (config, name) = (&known.1.config, &known.1.name);
                 if *config == cluster.config
                     && *name == cluster.name

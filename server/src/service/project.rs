@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use argosy_api::finalizer;
 use argosy_api::services::application::LinksResponse;
 use argosy_api::services::events::EventList;
 use argosy_api::services::project::project_service_server::ProjectService;
@@ -13,13 +12,16 @@ use argosy_api::services::project::{
     ProjectTokenResponse, ProjectUpdateRequest, SyncWindowsQuery, SyncWindowsResponse,
 };
 use argosy_api::sync_window;
-use argosy_api::v1alpha1::{AppProject, AppProjectList, JwtToken, JwtTokens};
+use argosy_api::v1alpha1::{
+    AppProject, AppProjectList, AppProjectSpec, Application, Cluster, JwtToken, JwtTokens,
+};
+use argosy_api::{finalizer, project as permissions};
 use tonic::{Request, Response, Status};
 
 use super::Api;
 use crate::auth::{self, Caller, session};
 use crate::egress;
-use crate::gate::{Create, Delete, Get, Granted, Update};
+use crate::gate::{Create, Delete, Get, Granted, Shut, Update};
 use crate::links;
 use crate::service::application::events;
 use crate::state::project_of;
@@ -47,6 +49,99 @@ impl Api {
         self.gate.open_found(caller, self.plane.project(name))
     }
 
+    /// A project that is to reach further takes more than the right to change it: who adds a repository or a cluster must be
+    /// one who may change that, and who changes which kinds may be deployed, one who may change all clusters of the project.
+    fn may_reach(&self, caller: &Caller, known: &AppProject, becomes: &AppProject) -> Result<(), Status> {
+        let ask = |resource: &'static str, object: &str| {
+            let shut = Shut::new(resource, object.to_owned(), String::new(), ());
+            self.gate.open::<Update, _>(caller, shut).map(|_| ())
+        };
+        let (known, becomes) = (&known.spec, &becomes.spec);
+        let kinds = |spec: &AppProjectSpec| {
+            (
+                spec.cluster_resource_whitelist.clone(),
+                spec.cluster_resource_blacklist.clone(),
+                spec.namespace_resource_whitelist.clone(),
+                spec.namespace_resource_blacklist.clone(),
+            )
+        };
+        let all = kinds(known) != kinds(becomes);
+        let had = |server: &str| {
+            known
+                .destinations
+                .iter()
+                .any(|destination| destination.server == server)
+        };
+        for destination in &becomes.destinations {
+            if all || !had(&destination.server) {
+                ask("clusters", &destination.server)?;
+            }
+        }
+        for repository in becomes
+            .source_repos
+            .iter()
+            .filter(|url| !known.source_repos.contains(url))
+        {
+            ask("repositories", repository)?;
+        }
+        Ok(())
+    }
+
+    /// Applications that a project permits must not be cut off by a change of it.
+    fn keeps_its_apps(&self, known: &AppProject, becomes: &AppProject) -> Result<(), Status> {
+        let name = &known.metadata.name;
+        let (known, becomes) = (self.joined(known).spec, self.joined(becomes).spec);
+        let settings = self.plane.settings();
+        let own = settings.clusters.iter().map(|(_, cluster)| cluster);
+        let own: Vec<_> = own
+            .filter(|cluster| cluster.project == *name)
+            .map(target)
+            .collect();
+        let lost_source = |app: &Application| {
+            let sources = app.spec.effective_sources();
+            let permits = |spec: &AppProjectSpec| {
+                sources
+                    .iter()
+                    .all(|source| permissions::permits_source(spec, &source.repo_url))
+            };
+            permits(&known) && !permits(&becomes)
+        };
+        let lost_destination = |app: &Application| {
+            let Ok(cluster) = self.cluster_for(app) else {
+                return false;
+            };
+            let namespace = &app.spec.destination.namespace;
+            let permits = |spec: &AppProjectSpec| {
+                permissions::permits_destination(spec, target(&cluster), namespace, own.iter().copied())
+            };
+            permits(&known) && !permits(&becomes)
+        };
+        let lost = [
+            (
+                self.plane
+                    .count_apps(|app| project_of(app) == name && lost_source(app)),
+                "source",
+            ),
+            (
+                self.plane
+                    .count_apps(|app| project_of(app) == name && lost_destination(app)),
+                "destination",
+            ),
+        ];
+        let parts: Vec<String> = lost
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} applications {what} became invalid"))
+            .collect();
+        if parts.is_empty() {
+            return Ok(());
+        }
+        Err(Status::invalid_argument(format!(
+            "as a result of project update {}",
+            parts.join(" and ")
+        )))
+    }
+
     /// The projects that this one inherits from.
     fn globals_of(&self, project: &AppProject) -> Vec<Arc<AppProject>> {
         let settings = self.plane.settings();
@@ -57,6 +152,13 @@ impl Api {
         matching
             .filter_map(|global| self.plane.project_for_gate(&global.project_name))
             .collect()
+    }
+}
+
+fn target(cluster: &Cluster) -> permissions::Target<'_> {
+    permissions::Target {
+        server: &cluster.server,
+        name: &cluster.name,
     }
 }
 
@@ -248,21 +350,12 @@ impl ProjectService for Api {
                     .roles
                     .iter_mut()
                     .find(|role| role.name == request.role);
-                let role =
-                    role.ok_or_else(|| Status::not_found(format!("role '{}' does not exist", request.role)))?;
-                let mut found = false;
-                role.jwt_tokens.retain(|token| {
-                    let this = if request.id.is_empty() {
-                        token.iat == request.iat
-                    } else {
-                        token.id == request.id
-                    };
-                    found |= this;
-                    !this
+                // One that is not there need not be taken away: clients delete again what they do not know to be gone.
+                let Some(role) = role else { return Ok(()) };
+                role.jwt_tokens.retain(|token| match request.id.as_str() {
+                    "" => token.iat != request.iat,
+                    id => token.id != id,
                 });
-                if !found {
-                    return Err(Status::not_found("the role has no such token"));
-                }
                 mirror_tokens(project);
                 Ok(())
             })
@@ -296,6 +389,7 @@ impl ProjectService for Api {
             let updated = self
                 .plane
                 .update(&known, |stored| {
+                    self.may_reach(&caller, stored, &project)?;
                     stored.spec.clone_from(&project.spec);
                     mirror_tokens(stored);
                     Ok(())
@@ -386,6 +480,8 @@ impl ProjectService for Api {
         let updated = self
             .plane
             .update(&granted, |stored| {
+                self.may_reach(&caller, stored, &project)?;
+                self.keeps_its_apps(stored, &project)?;
                 stored.spec.clone_from(&project.spec);
                 stored.metadata.labels.clone_from(&project.metadata.labels);
                 stored

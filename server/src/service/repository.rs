@@ -21,6 +21,7 @@ use super::Api;
 use crate::auth::{self, Caller};
 use crate::egress;
 use crate::gate::{Create, Delete, Get, Granted, Update, Verb};
+use crate::state::project_of;
 use crate::status;
 
 /// Whether a repository can be reached is asked at most this often.
@@ -106,15 +107,31 @@ impl Api {
                 .settings()
                 .repository(&granted.1.repo, &granted.1.project));
         }
-        // A template may have credentials for it, so the caller must be allowed to use repositories of that URL.
+        // A template may have credentials for it, and templates are no project's: so the caller must be allowed to use
+        // repositories of that URL that are nobody's, whichever project is named.
         let unknown = Repository {
             repo: url.clone(),
-            project: project.to_owned(),
             ..Repository::default()
         };
         let unknown = self.plane.shut_repository(false, String::new(), unknown);
         self.gate.open_found::<Get, _>(caller, Some(unknown))?;
         Ok(self.plane.settings().repository(&url, project))
+    }
+
+    /// Is the repository one that Applications of the project may have?
+    fn in_sources(&self, project: &str, url: &str) -> Result<(), Status> {
+        let project = if project.is_empty() { "default" } else { project };
+        let url = unescaped(url);
+        let found = self.plane.project_for_gate(project);
+        let permits =
+            found.is_some_and(|found| argosy_api::project::permits_source(&self.joined(&found).spec, &url));
+        if permits {
+            return Ok(());
+        }
+        Err(Status::permission_denied(format!(
+            "repository '{}' not permitted in project '{project}'",
+            egress::bare_url(&url)
+        )))
     }
 
     async fn test(&self, repository: &Repository) -> Result<(), Status> {
@@ -442,6 +459,14 @@ impl RepositoryService for Api {
         let caller = auth::caller(&request)?;
         let query = request.into_inner();
         let repo = self.readable(&caller, &query.repo, &query.app_project)?;
+        // To look for Applications is to have plugins look at what is in the repository, so it is for who may have it deployed.
+        let new = self.plane.new_app(&query.app_project, &query.app_name);
+        let may = self.gate.open::<Create, _>(&caller, new.clone()).is_ok()
+            || self.gate.open::<Update, _>(&caller, new).is_ok();
+        if !may {
+            return Err(Status::permission_denied(crate::gate::DENIED));
+        }
+        self.in_sources(&query.app_project, &query.repo)?;
         let settings = self.plane.settings();
         let request = ListAppsRequest {
             repo: Some(repo),
@@ -468,45 +493,34 @@ impl RepositoryService for Api {
             .ok_or_else(|| Status::invalid_argument("missing payload in request"))?;
         // The source of an Application that the caller sees may be looked into; any other only by who may create one.
         let mut sources = vec![source.clone()];
-        let (project, name) = (query.app_project.clone(), query.app_name.clone());
-        if !name.is_empty() {
-            match self.gate.open_app::<Get>(&caller, &project, "", &name) {
-                Ok(app) => {
-                    sources = app.spec.effective_sources();
-                    let known = sources
+        let (mut project, name) = (query.app_project.clone(), query.app_name.clone());
+        // Where there are several namespaces, Applications go by both.
+        let (namespace, plain) = name.split_once('/').unwrap_or(("", &name));
+        match self.gate.open_app::<Get>(&caller, &project, namespace, plain) {
+            Ok(app) => {
+                project_of(&app).clone_into(&mut project);
+                sources = app.spec.effective_sources();
+                let known = sources
+                    .iter()
+                    .chain(app.status.history.iter().map(|entry| &entry.source))
+                    .any(|known| *known == source)
+                    || app
+                        .status
+                        .history
                         .iter()
-                        .chain(app.status.history.iter().map(|entry| &entry.source))
-                        .any(|known| *known == source)
-                        || app
-                            .status
-                            .history
-                            .iter()
-                            .any(|entry| entry.sources.contains(&source));
-                    if !known {
-                        self.gate.open::<Update, _>(&caller, app.shut())?;
-                    }
-                }
-                Err(denied) => {
-                    let new = self.plane.new_app(&project, &name);
-                    self.gate.open::<Create, _>(&caller, new).map_err(|_| denied)?;
+                        .any(|entry| entry.sources.contains(&source));
+                if !known {
+                    self.gate.open::<Update, _>(&caller, app.shut())?;
                 }
             }
+            Err(denied) => {
+                let new = self.plane.new_app(&project, &name);
+                self.gate.open::<Create, _>(&caller, new).map_err(|_| denied)?;
+            }
         }
+        self.in_sources(&project, &source.repo_url)?;
+        let repo = self.readable(&caller, &source.repo_url, &query.app_project)?;
         let project = if project.is_empty() { "default" } else { &project };
-        if let Some(found) = self.plane.project_for_gate(project)
-            && !argosy_api::project::permits_source(&found.spec, &source.repo_url)
-            && !name.is_empty()
-        {
-            return Err(Status::permission_denied(format!(
-                "repository '{}' not permitted in project '{project}'",
-                source.repo_url
-            )));
-        }
-        let repo = self.readable(
-            &caller,
-            &source.repo_url,
-            if query.app_project.is_empty() { "" } else { project },
-        )?;
         let settings = self.plane.settings();
         let refs = sources
             .iter()

@@ -54,15 +54,17 @@ impl SessionService for Api {
         if request.username.is_empty() || request.password.is_empty() {
             return Err(Status::unauthenticated("no credentials supplied"));
         }
-        let _place = self.logins.try_acquire().map_err(|_| {
-            Status::resource_exhausted("too many logins at the same time, try again in a moment")
-        })?;
+        let busy = |_| Status::resource_exhausted("too many logins at the same time, try again in a moment");
+        let place = self.logins.try_acquire().map_err(busy)?;
         let chance = u64::from(session::random::<1>()?[0]) * 2;
         let refusal_at = tokio::time::Instant::now() + PENALTY + Duration::from_millis(chance);
         let outcome = self.log_in(&request.username, &request.password).await;
         if let Err(status) = &outcome
             && status.code() == tonic::Code::Unauthenticated
         {
+            // Whoever is only let wait takes no place from those who know their password.
+            let _refused = self.refusals.try_acquire().map_err(busy)?;
+            drop(place);
             tokio::time::sleep_until(refusal_at).await;
         }
         outcome.map(|token| Response::new(SessionResponse { token }))
@@ -77,7 +79,7 @@ impl SessionService for Api {
             .as_ref()
             .and_then(|caller| caller.user())
         {
-            session::revoke(&self.plane, user.claims(), self.auth.now()).await?;
+            session::end(&self.plane, user.claims(), self.auth.now()).await?;
         }
         Ok(Response::new(SessionResponse::default()))
     }
@@ -93,7 +95,7 @@ impl Api {
         // Whether the name is anybody's shows neither in the words nor in the work: names that are nobody's are
         // compared too, with a hash that fits nothing.
         let Some(account) = account else {
-            self.passwords.fits(password, None).await?;
+            self.passwords.fits_nobody(password).await?;
             tracing::info!(account = NOBODY, "a login failed");
             return Err(refused());
         };

@@ -6,6 +6,7 @@ use argosy_api::services::cluster::settings_service_server::SettingsService;
 use argosy_api::services::cluster::{
     GoogleAnalyticsConfig, Help, Plugin, Settings, SettingsPluginsResponse, SettingsQuery,
 };
+use argosy_api::v1alpha1::KustomizeOptions;
 use tonic::{Request, Response, Status};
 
 use super::Api;
@@ -30,7 +31,11 @@ impl SettingsService for Api {
                 tracking_id: text("ga.trackingid"),
                 anonymize_users: text("ga.anonymizeusers") != "false",
             }),
-            kustomize_options: Some(settings.config.kustomize.clone()),
+            // Where programs lie on the repo-server's disk is nobody's business here.
+            kustomize_options: Some(KustomizeOptions {
+                build_options: settings.config.kustomize.build_options.clone(),
+                ..KustomizeOptions::default()
+            }),
             help: Some(Help {
                 chat_url: text("help.chatUrl"),
                 chat_text: text("help.chatText"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use argosy_api::annotation::parse_bool;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +77,7 @@ pub(crate) fn read(
     let mut accounts = BTreeMap::from([(
         ADMIN.to_owned(),
         Account {
-            enabled: config.get("admin.enabled").is_none_or(|text| text != "false"),
+            enabled: config.get("admin.enabled").and_then(|text| parse_bool(text)) != Some(false),
             login: true,
             ..Account::default()
         },
@@ -84,7 +85,8 @@ pub(crate) fn read(
     for (key, value) in config {
         let Some(name) = key
             .strip_prefix("accounts.")
-            .filter(|name| !name.ends_with(".enabled"))
+            // What follows another dot is said of an account, and is none.
+            .filter(|name| !name.contains('.'))
         else {
             continue;
         };
@@ -97,7 +99,7 @@ pub(crate) fn read(
             account.api_key |= word == "apiKey";
         }
         if let Some(enabled) = config.get(&format!("accounts.{name}.enabled")) {
-            account.enabled = enabled == "true";
+            account.enabled = parse_bool(enabled) == Some(true);
         }
     }
     for (name, account) in &mut accounts {
@@ -162,6 +164,32 @@ mod tests {
     #[test]
     fn admin_is_there_unless_it_is_turned_off() {
         assert!(read(&config(&[]), &BTreeMap::new())["admin"].enabled);
-        assert!(!read(&config(&[("admin.enabled", "false")]), &BTreeMap::new())["admin"].enabled);
+        for text in ["false", "False", "FALSE", "f", "0"] {
+            let accounts = read(&config(&[("admin.enabled", text)]), &BTreeMap::new());
+            assert!(!accounts["admin"].enabled, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_account_is_on_or_off_in_any_word_for_it_and_has_no_dot() {
+        let with = |enabled: &str| {
+            let accounts = config(&[
+                ("accounts.ci", "login"),
+                ("accounts.ci.enabled", enabled),
+                ("accounts.a.b", "login"),
+            ]);
+            read(&accounts, &BTreeMap::new())
+        };
+        for (text, enabled) in [
+            ("true", true),
+            ("True", true),
+            ("1", true),
+            ("False", false),
+            ("0", false),
+            ("perhaps", false),
+        ] {
+            assert_eq!(with(text)["ci"].enabled, enabled, "{text}");
+        }
+        assert_eq!(with("true").keys().collect::<Vec<_>>(), ["admin", "ci"]);
     }
 }

@@ -97,6 +97,11 @@ impl<T: Row> Rows<T> {
             .map(|(group, rows)| (group.as_str(), rows.values()))
     }
 
+    /// All rows, by place.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        self.by_place.values().cloned().collect()
+    }
+
     /// The newest version that was ever seen: whoever knows it can go on from there.
     pub(crate) fn newest(&self) -> u64 {
         self.newest
@@ -190,12 +195,12 @@ impl<T: Row> Table<T> {
 
     /// All rows, by place.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
-        self.rows.read().by_place.values().cloned().collect()
+        self.rows.read().all()
     }
 
     /// All rows, and every event after them.
     pub(crate) fn all_and_events(&self) -> (Vec<Arc<T>>, broadcast::Receiver<Event<T>>) {
-        self.read_and_events(|rows| rows.by_place.values().cloned().collect())
+        self.read_and_events(Rows::all)
     }
 
     /// What somebody reads.

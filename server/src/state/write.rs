@@ -15,7 +15,7 @@ use tonic::Status;
 
 use super::ControlPlane;
 use super::table::{Row, Table};
-use crate::gate::{Granted, Writes};
+use crate::gate::{Granted, Shut, Writes};
 use crate::status;
 
 pub(crate) use settings::Change;
@@ -30,16 +30,24 @@ fn overtaken(name: &str) -> Status {
     ))
 }
 
+fn moved(name: &str) -> Status {
+    Status::aborted(format!(
+        "{name} has been moved to another project by others: read it again and repeat the change"
+    ))
+}
+
 /// A kind that is both stored and followed.
 pub(crate) trait Kept: Stored + Row {
     /// Its name in URLs of the Kubernetes API.
     fn resource() -> ApiResource;
     /// Its table.
     fn table(plane: &ControlPlane) -> &Arc<Table<Self>>;
+    /// Where it is in policies.
+    fn place(plane: &ControlPlane, row: &Self) -> Shut<()>;
 }
 
 macro_rules! kept {
-    ($($kind:ty, $resource:path, $table:ident;)*) => {$(
+    ($($kind:ty, $resource:path, $table:ident, $place:ident;)*) => {$(
         impl Kept for $kind {
             fn resource() -> ApiResource {
                 $resource()
@@ -48,14 +56,18 @@ macro_rules! kept {
             fn table(plane: &ControlPlane) -> &Arc<Table<Self>> {
                 &plane.$table
             }
+
+            fn place(plane: &ControlPlane, row: &Self) -> Shut<()> {
+                plane.$place(row)
+            }
         }
     )*};
 }
 
 kept! {
-    Application, api::applications, apps;
-    AppProject, api::app_projects, projects;
-    ApplicationSet, api::application_sets, app_sets;
+    Application, api::applications, apps, place_of_app;
+    AppProject, api::app_projects, projects, place_of_project;
+    ApplicationSet, api::application_sets, app_sets, place_of_app_set;
 }
 
 impl ControlPlane {
@@ -95,7 +107,7 @@ impl ControlPlane {
     }
 
     /// Changes the object that was granted. `change` is called on the newest version until the write is not overtaken,
-    /// and may refuse.
+    /// and may refuse. One that others have moved to another project meanwhile is left alone: there it was not granted.
     pub(crate) async fn update<T: Kept + Clone, V: Writes>(
         &self,
         granted: &Granted<Arc<T>, V>,
@@ -113,6 +125,9 @@ impl ControlPlane {
         let known = known.filter(|known| known.metadata().uid == uid);
         let mut row: T = known.map_or_else(|| T::clone(&***granted), |known| T::clone(&known));
         for _ in 0..TRIES {
+            if !granted.is_at(&T::place(self, &row)) {
+                return Err(moved(&name));
+            }
             let before = row.to_document();
             change(&mut row)?;
             let after = row.to_document();
@@ -156,6 +171,12 @@ impl ControlPlane {
         granted: &Granted<Arc<T>, V>,
     ) -> Result<(), Status> {
         let meta = granted.metadata();
+        if self
+            .as_it_is(granted)
+            .is_some_and(|now| !granted.is_at(&T::place(self, &now)))
+        {
+            return Err(moved(&meta.name));
+        }
         let delete = Delete {
             uid: Some(meta.uid.clone()),
             propagation: Propagation::Background,

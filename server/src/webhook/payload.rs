@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use super::{Push, repo_of};
+use super::{Push, lean, repo_of};
 
 /// Pushes of one payload that are looked at.
 const PUSHES_MAX: usize = 100;
@@ -45,9 +45,7 @@ pub(crate) fn read(headers: &HeaderMap, body: &[u8], secret: Secret<'_>) -> Resu
             .unwrap_or_default()
     };
     let has = |name: &str| headers.contains_key(name);
-    let json = || -> Result<Value, Error> {
-        serde_json::from_slice(body).map_err(|error| Error::Payload(error.to_string()))
-    };
+    let json = || lean::read(body).map_err(|error| Error::Payload(error.to_string()));
     let mut pushes = if has("x-vss-activityid") {
         basic_auth(header("authorization"), secret)?;
         azure(&json()?)

@@ -37,6 +37,11 @@ fn a_password_opens_a_session_and_logging_out_ends_it() {
         assert!(!info.logged_in);
         let (status, body) = world.http("GET", "/api/v1/applications", &token, None).await;
         assert_eq!(status, 401, "{body}");
+        // A key is no session: it lasts until it is taken back.
+        let key = world.token("reader").await;
+        client.delete(with(&key, SessionDeleteRequest {})).await.unwrap();
+        let (status, body) = world.http("GET", "/api/v1/applications", &key, None).await;
+        assert_eq!(status, 200, "{body}");
     });
 }
 
@@ -112,7 +117,9 @@ fn tokens_are_worth_what_is_written_now() {
         let account = world.token("reader").await;
         let role = world.project_token("shop", "ci").await;
         let session = log_in(&world.channel, "human", ADMIN_PASSWORD).await.unwrap();
-        for token in [&account, &role, &session] {
+        // Who changes a password because somebody else knows it means what they made with it, too.
+        let key = world.token("human").await;
+        for token in [&account, &role, &session, &key] {
             assert!(known(&status(token).await));
         }
         // The account's tokens are taken back, the role goes, the password changes.
@@ -129,7 +136,7 @@ fn tokens_are_worth_what_is_written_now() {
             .await
             .unwrap();
         let started = std::time::Instant::now();
-        for token in [&account, &role, &session] {
+        for token in [&account, &role, &session, &key] {
             while known(&status(token).await) {
                 assert!(started.elapsed() < crate::world::PATIENCE, "a token still counts");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;

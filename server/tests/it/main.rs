@@ -4,6 +4,8 @@
 mod at_once;
 mod authz;
 mod authz_rest;
+mod bounds;
+mod hostile;
 mod lists;
 mod login;
 mod raw;

@@ -61,7 +61,7 @@ pub(crate) struct World {
     pub(crate) api: Api,
     pub(crate) address: SocketAddr,
     pub(crate) channel: Channel,
-    _tasks: Tasks,
+    tasks: Tasks,
 }
 
 fn cluster() -> &'static Cluster {
@@ -142,7 +142,7 @@ async fn serve(api: Api, kubeconfig: &Path, namespace: &str, more: &[&str]) -> W
         api,
         address: server.address,
         channel,
-        _tasks: tasks,
+        tasks,
     }
 }
 
@@ -275,6 +275,37 @@ impl World {
     /// A session of `admin`, one for all tests of this world.
     pub(crate) async fn admin(&self) -> String {
         log_in(&self.channel, "admin", ADMIN_PASSWORD).await.unwrap()
+    }
+
+    /// Stops the server, as a signal does.
+    pub(crate) fn stop(&self) {
+        self.tasks.stop();
+    }
+
+    /// Adds lines to the policy of a world in this namespace, and waits until they count: when `who` may do what the last one
+    /// allows.
+    pub(crate) async fn allow(&self, namespace: &str, who: &str, lines: &[&str]) {
+        let stored = self.api.get(kinds::CONFIG_MAP, namespace, "argocd-rbac-cm").await;
+        let stored = stored.unwrap().unwrap();
+        let before = stored["data"]["policy.csv"].as_str().unwrap_or_default();
+        let policy = format!("{before}\n{}\n", lines.join("\n"));
+        let patch = json!({"data": {"policy.csv": policy}});
+        self.api
+            .merge_patch(kinds::CONFIG_MAP, namespace, "argocd-rbac-cm", &patch)
+            .await
+            .unwrap();
+        let fields: Vec<&str> = lines.last().unwrap().split(',').map(str::trim).collect();
+        let (resource, action, object) = (fields[2], fields[3], fields[4].replace('*', "x"));
+        let answer = if fields[5] == "allow" { "yes" } else { "no" };
+        let path = format!("/api/v1/account/can-i/{resource}/{action}/{object}");
+        let started = std::time::Instant::now();
+        while !self.http("GET", &path, who, None).await.1.contains(answer) {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "the policy does not count: {lines:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// A token for an account.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_api::services::application::ApplicationQuery;
-use argosy_api::v1alpha1::{Application, ApplicationList, ApplicationWatchEvent};
+use argosy_api::v1alpha1::{Application, ApplicationList, ApplicationWatchEvent, HealthStatus};
 use futures::StreamExt as _;
 use tokio::sync::broadcast::error::RecvError;
 use tonic::Status;
@@ -15,6 +15,7 @@ use super::page::Page;
 use super::select::Selection;
 use crate::auth::Caller;
 use crate::gate::{Get, Granted};
+use crate::live::Live;
 use crate::service::Api;
 use crate::state::Event;
 
@@ -22,11 +23,11 @@ use crate::state::Event;
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Whether a session still counts is looked at again this often while a stream lasts, even if nothing is known to have
 /// changed.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+pub(in crate::service) const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Events that one watcher may be behind.
 const WATCH_BUFFER: usize = 64;
 /// A watcher that takes nothing for so long is let go.
-const WATCH_STALL: Duration = Duration::from_secs(30);
+pub(in crate::service) const WATCH_STALL: Duration = Duration::from_secs(30);
 
 impl Api {
     pub(super) fn list_apps(
@@ -61,51 +62,12 @@ impl Api {
             .gate
             .open_app::<Get>(caller, project, query.app_namespace(), query.name())?;
         let kind = match query.refresh() {
-            "" => return Ok(self.with_health(&app, (**app).clone()).await),
+            "" => return Ok(with_health(&self.live, &app, (**app).clone()).await),
             "hard" => "hard",
             _ => "normal",
         };
         let app = self.refreshed(caller, &app, kind).await?;
-        Ok(self.with_health(&app, (**app).clone()).await)
-    }
-
-    /// The controller keeps the health of single resources out of the status; it is put in here, from the tree. Without
-    /// a tree the rest stands.
-    async fn with_health<V>(
-        &self,
-        app: &Granted<Arc<Application>, V>,
-        mut shown: Application,
-    ) -> Application {
-        if shown.status.resource_health_source != "appTree" || shown.status.resources.is_empty() {
-            return shown;
-        }
-        let asked = tokio::time::timeout(HEALTH_TIMEOUT, self.live.tree(app)).await;
-        let Ok(Ok(Some(tree))) = asked else {
-            return shown;
-        };
-        let healths: HashMap<_, _> = tree
-            .nodes
-            .into_iter()
-            .map(|node| {
-                let found = node.resource_ref;
-                (
-                    (found.group, found.kind, found.namespace, found.name),
-                    node.health,
-                )
-            })
-            .collect();
-        for resource in &mut shown.status.resources {
-            let key = (
-                resource.group.clone(),
-                resource.kind.clone(),
-                resource.namespace.clone(),
-                resource.name.clone(),
-            );
-            if let Some(health) = healths.get(&key) {
-                resource.health.clone_from(health);
-            }
-        }
-        shown
+        Ok(with_health(&self.live, &app, (**app).clone()).await)
     }
 
     pub(super) fn watch_apps(
@@ -113,7 +75,7 @@ impl Api {
         caller: Caller,
         query: ApplicationQuery,
     ) -> Result<Answers<ApplicationWatchEvent>, Status> {
-        let selection = Selection::read(&query)?;
+        let selection = Selection::read(&query)?.here(self.plane.namespace());
         let since: u64 = query.resource_version().parse().unwrap_or_default();
         let anew = since == 0 || !query.name().is_empty();
         let resumed = self
@@ -196,9 +158,24 @@ impl Api {
             }
         });
         let told = tokio_stream::wrappers::ReceiverStream::new(rx);
-        Ok(Box::pin(
-            told.map(|told| told.map(|(word, app)| event(word, &app))),
-        ))
+        if query.name().is_empty() {
+            return Ok(Box::pin(
+                told.map(|told| told.map(|(word, app)| event(word, (**app).clone()))),
+            ));
+        }
+        // Who watches one Application waits for its resources, too.
+        let live = self.live.clone();
+        Ok(Box::pin(told.then(move |told| {
+            let live = live.clone();
+            async move {
+                let (word, app) = told?;
+                let shown = match word {
+                    "DELETED" => (**app).clone(),
+                    _ => with_health(&live, &app, (**app).clone()).await,
+                };
+                Ok(event(word, shown))
+            }
+        })))
     }
 }
 
@@ -213,9 +190,58 @@ fn is_after(app: &Application, since: u64) -> bool {
         .map_or(true, |version| version > since)
 }
 
-fn event(word: &str, app: &Granted<Arc<Application>, Get>) -> ApplicationWatchEvent {
+fn event(word: &str, application: Application) -> ApplicationWatchEvent {
     ApplicationWatchEvent {
         r#type: word.to_owned(),
-        application: (***app).clone(),
+        application,
+    }
+}
+
+/// The controller keeps the health of single resources out of the status; it is put in here, from the tree. Without a tree the
+/// rest stands.
+async fn with_health<V>(
+    live: &Live,
+    app: &Granted<Arc<Application>, V>,
+    mut shown: Application,
+) -> Application {
+    if shown.status.resource_health_source != "appTree" || shown.status.resources.is_empty() {
+        return shown;
+    }
+    let asked = tokio::time::timeout(HEALTH_TIMEOUT, live.tree(app)).await;
+    let Ok(Ok(Some(tree))) = asked else {
+        return shown;
+    };
+    let healths: HashMap<_, _> = tree
+        .nodes
+        .into_iter()
+        .map(|node| {
+            let found = node.resource_ref;
+            // What stands in the tree without being in the cluster has nothing that could be looked at.
+            let is_missing = found.uid.is_empty() && node.resource_version.is_empty();
+            (
+                (found.group, found.kind, found.namespace, found.name),
+                node.health.or_else(|| is_missing.then(missing_health)),
+            )
+        })
+        .collect();
+    for resource in &mut shown.status.resources {
+        let key = (
+            resource.group.clone(),
+            resource.kind.clone(),
+            resource.namespace.clone(),
+            resource.name.clone(),
+        );
+        if let Some(health) = healths.get(&key) {
+            resource.health.clone_from(health);
+        }
+    }
+    shown
+}
+
+fn missing_health() -> HealthStatus {
+    HealthStatus {
+        status: "Missing".to_owned(),
+        message: "Resource has not been created".to_owned(),
+        ..HealthStatus::default()
     }
 }

@@ -7,7 +7,7 @@ use argosy_api::meta::Time;
 use argosy_api::services::application::{ApplicationPodLogsQuery, LogEntry};
 use argosy_api::v1alpha1::{Application, ApplicationTree, ResourceRef};
 use futures::stream::{BoxStream, select_all};
-use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, StreamExt as _};
 use jiff::Timestamp;
 use tonic::Status;
 
@@ -20,7 +20,9 @@ use crate::status;
 /// Pods whose logs are shown together, unless `server.maxPodLogsToRender` says otherwise.
 const PODS_MAX: usize = 10;
 /// Entries that a reader may be behind.
-const BUFFER: usize = 256;
+const BUFFER: usize = 64;
+/// A longer line is told in pieces: what runs in a pod may write without ever ending one.
+const LINE_LEN_MAX: usize = 256 << 10;
 
 /// One line, and when it was written.
 struct Line {
@@ -274,21 +276,58 @@ impl Api {
         for pod in pods {
             let request = http::Request::get(path(pod, query)?).body(Vec::new());
             let request = request.map_err(|error| status::internal(&error))?;
-            let body = target.client().kube().request_stream(request).await;
-            let body = body.map_err(|error| {
-                Status::failed_precondition(format!(
-                    "read the logs of pod {}/{}: {error}",
-                    pod.namespace, pod.name
-                ))
-            })?;
             let name: Arc<str> = pod.name.as_str().into();
-            let lines = body.lines().into_stream().map(move |line| match line {
-                Ok(text) => Line::read(&text, &name),
-                Err(error) => Line::read(&format!("the log breaks off: {error}"), &name),
-            });
-            streams.push(lines.boxed());
+            match target.client().kube().request_stream(request).await {
+                Ok(body) => streams.push(lines(body, name).boxed()),
+                // One pod that has not begun keeps nobody from the logs of the others.
+                Err(error) => {
+                    let told = format!("read the logs of pod {}/{}: {error}", pod.namespace, pod.name);
+                    streams.push(futures::stream::iter([Line::read(&told, &name)]).boxed());
+                }
+            }
         }
         Ok(streams)
+    }
+}
+
+/// The lines of a log, each of bounded length.
+fn lines(
+    body: impl AsyncBufRead + Send + Unpin + 'static,
+    pod: Arc<str>,
+) -> impl futures::Stream<Item = Line> + Send {
+    futures::stream::unfold(Some(body), move |body| {
+        let pod = pod.clone();
+        async move {
+            let mut body = body?;
+            match line(&mut body).await {
+                Ok(None) => None,
+                Ok(Some(text)) => Some((Line::read(&text, &pod), Some(body))),
+                Err(error) => Some((Line::read(&format!("the log breaks off: {error}"), &pod), None)),
+            }
+        }
+    })
+}
+
+/// The next line, or as much of it as is told at once. What is no text in it stands as such.
+async fn line(body: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    loop {
+        let read = body.fill_buf().await?;
+        let room = LINE_LEN_MAX - line.len();
+        let end = read.iter().take(room).position(|byte| *byte == b'\n');
+        let len = end.unwrap_or_else(|| read.len().min(room));
+        line.extend_from_slice(&read[..len]);
+        let is_over = read.is_empty();
+        body.consume_unpin(len + usize::from(end.is_some()));
+        if is_over && line.is_empty() {
+            return Ok(None);
+        }
+        if is_over || end.is_some() || line.len() == LINE_LEN_MAX {
+            if line.last() == Some(&b'\r') {
+                line.pop();
+            }
+            return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
+        }
     }
 }
 
@@ -342,6 +381,17 @@ mod tests {
         );
         let line = Line::read("no time here", &pod);
         assert_eq!((line.at, line.content.as_str()), (None, "no time here"));
+    }
+
+    #[tokio::test]
+    async fn a_line_that_does_not_end_is_told_in_pieces_and_what_is_no_text_stands_as_such() {
+        let mut log = b"2026-01-01T00:00:01Z one\r\n\n2026-01-01T00:00:02Z \xff two\n".to_vec();
+        log.extend(vec![b'x'; 2 * LINE_LEN_MAX + 5]);
+        let lines: Vec<_> = lines(futures::io::Cursor::new(log), "web".into()).collect().await;
+        let told: Vec<&str> = lines.iter().map(|line| line.content.as_str()).collect();
+        assert_eq!(told[..3], ["one", "", "\u{fffd} two"]);
+        let lens: Vec<usize> = told[3..].iter().map(|piece| piece.len()).collect();
+        assert_eq!(lens, [LINE_LEN_MAX, LINE_LEN_MAX, 5]);
     }
 
     #[test]

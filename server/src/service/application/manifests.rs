@@ -107,7 +107,7 @@ impl Api {
             ));
         }
         for (position, revision) in query.source_positions.iter().zip(&query.revisions) {
-            let source = usize::try_from(*position - 1)
+            let source = usize::try_from(position.saturating_sub(1))
                 .ok()
                 .and_then(|index| sources.get_mut(index));
             let source = source.ok_or_else(|| {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use argosy_api::annotation::parse_bool;
 use argosy_api::services::application::{
     ApplicationResourceDeleteRequest, ApplicationResourcePatchRequest, ApplicationResourceRequest,
     ApplicationResourceResponse, ApplicationResponse, ManagedResourcesResponse, ResourcesQuery,
@@ -241,7 +242,7 @@ impl Api {
         let inherits = settings
             .texts
             .get("server.rbac.disableApplicationFineGrainedRBACInheritance")
-            .is_some_and(|text| text == "false");
+            .is_some_and(|text| parse_bool(text) == Some(false));
         if inherits && self.gate.allow_action(caller, app, verb).is_ok() {
             return Ok(());
         }

@@ -41,6 +41,14 @@ impl Selection {
         })
     }
 
+    /// Of watches: one Application is meant by its name, and without a namespace it is that of the control plane.
+    pub(super) fn here(mut self, namespace: &str) -> Self {
+        if !self.name.is_empty() && self.namespace.is_empty() {
+            namespace.clone_into(&mut self.namespace);
+        }
+        self
+    }
+
     pub(super) fn selects(&self, app: &Application) -> bool {
         let of_repo = || {
             app.spec

@@ -1,5 +1,7 @@
 //! Starting and ending operations.
 
+use argosy_api::annotation::parse_bool;
+use argosy_api::integrity;
 use argosy_api::services::application::{
     ApplicationRollbackRequest, ApplicationSyncRequest, OperationTerminateRequest, OperationTerminateResponse,
 };
@@ -82,7 +84,8 @@ impl Api {
             app: Some(app.clone()),
             ambiguous_revision: wanted.to_owned(),
             source_index: i64::try_from(index).unwrap_or_default(),
-            no_revision_cache: false,
+            // Whoever asks for a sync has just pushed, and means that.
+            no_revision_cache: true,
         };
         let resolved = self.repo.resolve_revision(request).await.map_err(status::repo)?;
         Ok(resolved.revision)
@@ -124,6 +127,11 @@ impl Api {
                 "sync with replace was disabled on the API Server level via the server configuration",
             ));
         }
+        if !request.manifests.is_empty() && self.demands_integrity(&app) {
+            return Err(Status::failed_precondition(
+                "Cannot use local manifests when source integrity is enforced",
+            ));
+        }
         for manifest in &request.manifests {
             serde_json::from_str::<serde_json::Value>(manifest)
                 .map_err(|error| Status::invalid_argument(format!("manifests: read one as JSON: {error}")))?;
@@ -153,6 +161,19 @@ impl Api {
         self.start(&app, operation).await
     }
 
+    /// Does the project demand signatures of any of the repositories? A demand that contradicts itself is one.
+    fn demands_integrity(&self, app: &Application) -> bool {
+        let project = self.plane.project_for_gate(project_of(app));
+        let integrity = project.and_then(|project| integrity::effective(&self.joined(&project).spec));
+        integrity.is_some_and(|integrity| {
+            let sources = app.spec.effective_sources();
+            let mut of_git = sources
+                .iter()
+                .filter(|source| source.chart.is_empty() && !source.repo_url.starts_with("oci://"));
+            of_git.any(|source| !matches!(integrity::demand(&integrity, &source.repo_url), Ok(None)))
+        })
+    }
+
     /// The revision, or one for each source where there are several.
     async fn wanted_revisions(
         &self,
@@ -177,7 +198,7 @@ impl Api {
                 ));
             }
             for (position, revision) in request.source_positions.iter().zip(&request.revisions) {
-                let index = usize::try_from(*position - 1)
+                let index = usize::try_from(position.saturating_sub(1))
                     .ok()
                     .filter(|index| *index < wanted.len());
                 let index = index.ok_or_else(|| {
@@ -228,7 +249,7 @@ impl Api {
             .settings()
             .texts
             .get("server.rbac.rollback.enforce.enable")
-            .is_some_and(|text| text == "true");
+            .is_some_and(|text| parse_bool(text) == Some(true));
         let app = match enforced {
             true => self.gate.allow_action(caller, &app, "rollback")?,
             false => self.gate.open::<Sync, _>(caller, app.shut())?,

@@ -108,7 +108,7 @@ impl Api {
     }
 
     /// A project with what it inherits.
-    pub(super) fn joined(&self, project: &AppProject) -> AppProject {
+    pub(in crate::service) fn joined(&self, project: &AppProject) -> AppProject {
         let settings = self.plane.settings();
         let globals = settings.config.global_projects.iter().filter(|global| {
             global.project_name != project.metadata.name
@@ -121,7 +121,7 @@ impl Api {
     }
 
     /// The one cluster that a destination means.
-    pub(super) fn cluster_for(&self, app: &Application) -> Result<Cluster, String> {
+    pub(in crate::service) fn cluster_for(&self, app: &Application) -> Result<Cluster, String> {
         let destination = &app.spec.destination;
         let settings = self.plane.settings();
         let (server, name) = (destination.server.trim_end_matches('/'), &destination.name);

@@ -13,6 +13,7 @@ use tonic::Status;
 
 use crate::auth::Caller;
 use crate::gate::{Create, Delete, Get, Granted, Update};
+use crate::patch;
 use crate::service::Api;
 use crate::state::project_of;
 
@@ -58,8 +59,8 @@ impl Api {
         }
         self.validate_app(&app, validate).await?;
         if let Some(known) = self.plane.app(&namespace, &app.metadata.name) {
-            // Its name is taken; by what is told only to those who may see it.
-            let known: Granted<_, Get> = self.gate.open(caller, known)?;
+            // Its name is taken; by what, and that of which project, is told only to those who may see it.
+            let known: Granted<_, Get> = self.gate.open_found(caller, Some(known))?;
             if known.metadata.deletion_timestamp.is_some() {
                 return Err(Status::invalid_argument(
                     "application is being deleted: wait until it is gone",
@@ -192,12 +193,11 @@ impl Api {
         let mut document = known.to_document();
         let wrong = |error: String| Status::invalid_argument(format!("patch: {error}"));
         match request.patch_type.as_str() {
-            "json" => {
-                let patch: json_patch::Patch =
-                    serde_json::from_value(patch).map_err(|error| wrong(error.to_string()))?;
-                json_patch::patch(&mut document, &patch).map_err(|error| wrong(error.to_string()))?;
+            "json" | "" => {
+                let patch = serde_json::from_value(patch).map_err(|error| wrong(error.to_string()))?;
+                patch::apply(&mut document, &patch).map_err(wrong)?;
             }
-            "merge" | "" => json_patch::merge(&mut document, &patch),
+            "merge" => json_patch::merge(&mut document, &patch),
             other => {
                 return Err(Status::invalid_argument(format!(
                     "patchType: {other:?} is neither merge nor json"
