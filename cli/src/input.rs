@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use argosy_api::v1alpha1::Application;
 use argosy_object::{Value, meta, yaml};
+use rustix::termios::{self, LocalModes, OptionalActions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -78,17 +79,39 @@ pub(crate) fn confirmed(question: &str, yes: bool) -> Result<bool> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// A password: from a prompt if it is not given.
-pub(crate) fn password(given: Option<String>, prompt: &str) -> Result<String> {
-    if let Some(password) = given {
-        return Ok(password);
+/// A line: from a prompt if it is not given.
+pub(crate) fn line(given: Option<String>, prompt: &str) -> Result<String> {
+    if let Some(line) = given {
+        return Ok(line);
     }
     eprint!("{prompt}: ");
     let mut line = String::new();
     std::io::stdin()
         .read_line(&mut line)
-        .context("read the password")?;
+        .with_context(|| format!("read what is asked for ({prompt})"))?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// A password: from a prompt if it is not given. What is typed at a terminal is not shown there.
+pub(crate) fn password(given: Option<String>, prompt: &str) -> Result<String> {
+    if given.is_some() {
+        return line(given, prompt);
+    }
+    let stdin = std::io::stdin();
+    // What is no terminal has no modes, and shows nothing.
+    let modes = termios::tcgetattr(&stdin).ok();
+    if let Some(modes) = &modes {
+        let mut silent = modes.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        termios::tcsetattr(&stdin, OptionalActions::Now, &silent).context("hide what is typed")?;
+    }
+    let read = line(None, prompt);
+    if let Some(modes) = &modes {
+        // The end of the line was not shown either.
+        eprintln!();
+        termios::tcsetattr(&stdin, OptionalActions::Now, modes).context("show what is typed again")?;
+    }
+    read
 }
 
 /// Has a person edit a value as YAML, in `KUBE_EDITOR` or `EDITOR`, until it can be read. None if nothing was changed.

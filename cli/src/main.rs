@@ -130,7 +130,9 @@ fn main() -> ExitCode {
     }
     // The first caller decides; nothing else in this program installs one before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let args = Args::parse_from(with_component_name(std::env::args_os().collect()));
+    let options = std::env::var("ARGOCD_OPTS").unwrap_or_default();
+    let args = with_component_name(std::env::args_os().collect());
+    let args = Args::parse_from(with_options(args, &options));
     let failure = args.command.failure();
     run(args.command).unwrap_or_else(|error| {
         eprintln!("argosy: {error:#}");
@@ -200,11 +202,135 @@ fn with_component_name(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
+/// Flags of `ARGOCD_OPTS` that commands with an API server take, and whether a value follows.
+const OPTIONS: &[(&str, bool)] = &[
+    ("--server", true),
+    ("--auth-token", true),
+    ("--insecure", false),
+    ("--plaintext", false),
+    ("--grpc-web", false),
+    ("--grpc-web-root-path", true),
+    ("--server-crt", true),
+    ("--header", true),
+    ("--config", true),
+    ("--argocd-context", true),
+];
+
+/// Argo CD's program takes flags from `ARGOCD_OPTS` where the command line does not give them; those that it does not know it passes
+/// over, and so does this one.
+fn with_options(mut args: Vec<OsString>, options: &str) -> Vec<OsString> {
+    if options.trim().is_empty() {
+        return args;
+    }
+    let is_remote = args.get(1).and_then(|name| name.to_str()).is_some_and(|name| {
+        let command = Args::command();
+        let found = command.find_subcommand(name);
+        found.is_some_and(|command| {
+            let mut flags = command.get_arguments();
+            flags.any(|flag| flag.get_long() == Some("argocd-context"))
+        })
+    });
+    if !is_remote {
+        return args;
+    }
+    let given = |flag: &str| {
+        let mut texts = args.iter().filter_map(|arg| arg.to_str());
+        texts.any(|arg| {
+            arg.strip_prefix(flag)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        })
+    };
+    let (mut more, mut words) = (Vec::new(), words(options).into_iter());
+    while let Some(word) = words.next() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (word, None),
+        };
+        let Some((flag, takes)) = OPTIONS.iter().find(|(flag, _)| *flag == name) else {
+            continue;
+        };
+        let value = match takes {
+            true => value.or_else(|| words.next()),
+            // `--insecure=false` is none.
+            false if value.as_deref().is_some_and(|value| value != "true") => continue,
+            false => None,
+        };
+        if !given(flag) {
+            more.push(match value {
+                Some(value) => format!("{flag}={value}").into(),
+                None => OsString::from(flag),
+            });
+        }
+    }
+    args.splice(2..2, more);
+    args
+}
+
+/// The words of a line as a shell has them.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some('\''), c) => word.get_or_insert_default().push(c),
+            (_, '\\') => word.get_or_insert_default().extend(chars.next()),
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use clap::CommandFactory as _;
 
-    use super::Args;
+    use super::{Args, with_options, words};
+
+    fn with(line: &str, options: &str) -> String {
+        let args = line.split(' ').map(OsString::from).collect();
+        let args = with_options(args, options);
+        let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+        args.join(" ")
+    }
+
+    #[test]
+    fn flags_of_the_environment_stand_where_the_line_gives_none() {
+        assert_eq!(
+            with(
+                "argosy app list -o json",
+                "--grpc-web --server 'a b' --loglevel debug --insecure=true"
+            ),
+            "argosy app --grpc-web --server=a b --insecure list -o json"
+        );
+        assert_eq!(
+            with(
+                "argosy app list --server=x --plaintext",
+                "--server=y --plaintext --insecure=false"
+            ),
+            "argosy app list --server=x --plaintext"
+        );
+        assert_eq!(
+            with("argosy login host", "--grpc-web"),
+            "argosy login --grpc-web host"
+        );
+        assert_eq!(
+            with("argosy controller", "--grpc-web --insecure"),
+            "argosy controller"
+        );
+        assert_eq!(
+            words(r#"a "b \"c" 'd \' e\ f "" "#),
+            ["a", "b \"c", "d \\", "e f", ""]
+        );
+    }
 
     #[test]
     fn flags_contradict_each_other_nowhere() {

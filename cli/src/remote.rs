@@ -47,6 +47,9 @@ pub(crate) struct Connection {
     /// Certificates that the server's is verified with, in PEM [default: the system's].
     #[arg(long, global = true)]
     server_crt: Option<PathBuf>,
+    /// NAME: VALUE of a header that goes with every call, for proxies that want one.
+    #[arg(long, short = 'H', global = true, value_delimiter = ',')]
+    header: Vec<String>,
     /// Configuration file.
     #[arg(long = "config", env = "ARGOCD_CONFIG", global = true)]
     config_file: Option<PathBuf>,
@@ -201,11 +204,12 @@ impl Connection {
             _ => format!("{server}:{default_port}"),
         };
         let root_path = self.grpc_web_root_path.as_deref().unwrap_or(root_path);
-        let web = way::web(&address, &tls, root_path)?;
+        let headers = way::headers(&self.header)?;
+        let web = way::with(way::web(&address, &tls, root_path)?, &headers);
         Ok(Remote {
             way: match self.grpc_web || is("grpc-web") || !root_path.is_empty() {
                 true => web,
-                false => way::either(way::native(&address, &tls)?, web),
+                false => way::either(way::with(way::native(&address, &tls)?, &headers), web),
             },
             server: server.to_owned(),
             token,
@@ -501,6 +505,7 @@ mod tests {
             grpc_web: false,
             grpc_web_root_path: None,
             server_crt: None,
+            header: Vec::new(),
             config_file: Some(file.to_owned()),
             argocd_context: None,
         }

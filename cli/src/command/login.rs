@@ -16,9 +16,9 @@ pub(crate) struct Login {
     /// Address of the API server.
     #[arg(value_name = "SERVER")]
     address: String,
-    /// Name of the account.
+    /// Name of the account [default: read from stdin].
     #[arg(long)]
-    username: String,
+    username: Option<String>,
     /// Its password [default: read from stdin].
     #[arg(long)]
     password: Option<String>,
@@ -31,9 +31,10 @@ pub(crate) struct Login {
 
 pub(crate) async fn login(args: Login) -> Result<ExitCode> {
     let remote = args.connection.anonymous(&args.address)?;
+    let username = input::line(args.username, "Username")?;
     let password = input::password(args.password, "Password")?;
     let request = SessionCreateRequest {
-        username: args.username.clone(),
+        username: username.clone(),
         password,
         ..SessionCreateRequest::default()
     };
@@ -44,8 +45,7 @@ pub(crate) async fn login(args: Login) -> Result<ExitCode> {
     args.connection
         .remember(&remote.server, &context, &answer.into_inner().token)?;
     output::text(&format!(
-        "'{}:login' logged in successfully\nContext '{context}' updated\n",
-        args.username
+        "'{username}:login' logged in successfully\nContext '{context}' updated\n"
     ))?;
     Ok(ExitCode::SUCCESS)
 }

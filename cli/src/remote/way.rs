@@ -9,7 +9,7 @@ use argosy_repo_client::{Tls, connect};
 use argosy_runtime::log::chain;
 use http::header::CONTENT_TYPE;
 use http::uri::InvalidUri;
-use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -102,6 +102,37 @@ fn nothing_is_trusted() -> Result<rustls::ClientConfig> {
         .with_no_client_auth())
 }
 
+/// Headers as they are given, `NAME: VALUE` each.
+///
+/// # Errors
+/// When one of them is no header.
+pub(crate) fn headers(texts: &[String]) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for text in texts {
+        let header = text.split_once(':').and_then(|(name, value)| {
+            let name: HeaderName = name.trim().parse().ok()?;
+            Some((name, value.trim().parse::<HeaderValue>().ok()?))
+        });
+        let (name, value) = header.with_context(|| format!("--header {text:?}: NAME: VALUE is expected"))?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// A way on which every call has these headers.
+pub(crate) fn with(way: Way, headers: &HeaderMap) -> Way {
+    if headers.is_empty() {
+        return way;
+    }
+    let headers = headers.clone();
+    BoxCloneSyncService::new(way.map_request(move |mut request: Request<Body>| {
+        for (name, value) in &headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        request
+    }))
+}
+
 /// By gRPC if that gets there, and else by gRPC-web if that does. It is tried once, before the first call.
 pub(crate) fn either(native: Way, web: Way) -> Way {
     let chosen = Arc::new(OnceCell::new());
@@ -127,4 +158,22 @@ async fn choose(native: Way, web: Way) -> Way {
 async fn gets_there(way: &Way) -> bool {
     let mut client = VersionServiceClient::new(way.clone());
     matches!(tokio::time::timeout(PROBE, client.version(())).await, Ok(Ok(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_header_is_a_name_and_a_value() {
+        let read = headers(&["X-Team: shop".into(), "cf-access:a: b".into()]).unwrap();
+        assert_eq!(
+            (&read["x-team"], &read["cf-access"]),
+            (&"shop".parse().unwrap(), &"a: b".parse().unwrap())
+        );
+        for bad in ["", "X-Team", ": a", "a b: c", "a: \n"] {
+            assert!(headers(&[bad.into()]).is_err(), "{bad}");
+        }
+    }
 }

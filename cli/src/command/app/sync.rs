@@ -14,7 +14,7 @@ use argosy_api::v1alpha1::{
 use super::options::{pair, pairs};
 use super::resources::Wanted;
 use super::show::{self, FORMATS, show};
-use super::wait::{Until, Waited, timed_out, wait_for};
+use super::wait::{Until, Waited, degraded, timed_out, wait_for};
 use super::{Named, Several, diff, manifests, qualified};
 use crate::remote::{Remote, ask};
 use crate::{input, output};
@@ -227,6 +227,10 @@ pub(super) async fn outcome(
     let app = match waited {
         Waited::Met(app) => app,
         Waited::Deleted => bail!("application '{}' was deleted", named.name),
+        Waited::Degraded(app, before) => {
+            degraded(remote, &app, &before, format).await?;
+            return Ok(ExitCode::FAILURE);
+        }
         Waited::TimedOut => {
             timed_out(remote, named, timeout, format).await?;
             return Ok(ExitCode::FAILURE);

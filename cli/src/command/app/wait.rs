@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use argosy_api::v1alpha1::Application;
+use argosy_api::v1alpha1::{Application, ResourceStatus};
 
 use super::resources::Wanted;
 use super::show::{FORMATS, show};
@@ -65,6 +65,8 @@ pub(super) struct Until {
 pub(super) enum Waited {
     Met(Box<Application>),
     Deleted,
+    /// What was to become healthy became degraded: the health it had, and what it is of.
+    Degraded(Box<Application>, String),
     TimedOut,
 }
 
@@ -97,6 +99,10 @@ pub(super) async fn wait(remote: &Remote, args: Wait) -> Result<ExitCode> {
                 output::text(&format!("Application '{}' deleted\n", app.name))?
             }
             Waited::Deleted => anyhow::bail!("application '{}' was deleted", app.name),
+            Waited::Degraded(found, before) => {
+                degraded(remote, &found, &before, &args.output).await?;
+                return Ok(ExitCode::FAILURE);
+            }
             Waited::TimedOut => {
                 timed_out(remote, &app, args.timeout, &args.output).await?;
                 return Ok(ExitCode::FAILURE);
@@ -104,6 +110,16 @@ pub(super) async fn wait(remote: &Remote, args: Wait) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows how an Application is that became degraded while it was to become healthy.
+pub(super) async fn degraded(remote: &Remote, app: &Application, before: &str, format: &str) -> Result<()> {
+    show(remote, app, format).await?;
+    eprintln!(
+        "application '{}' health state has transitioned from {before} to Degraded",
+        app.metadata.name
+    );
+    Ok(())
 }
 
 /// Shows how an Application is that did not become as wanted in time.
@@ -130,6 +146,7 @@ pub(super) async fn wait_for(
 ) -> Result<Waited> {
     let started = Instant::now();
     let mut shown = Shown::new(aloud);
+    let mut healths = Healths::default();
     loop {
         let mut events = ask!(remote, applications.watch(app.query()));
         if until.delete
@@ -159,6 +176,10 @@ pub(super) async fn wait_for(
                     shown.rows(&event.application, wanted)?;
                     if until.met(&event.application, wanted) {
                         return Ok(Waited::Met(Box::new(event.application)));
+                    }
+                    let degraded = healths.degraded(&event.application, wanted);
+                    if let Some(before) = degraded.filter(|_| until.health && !until.degraded) {
+                        return Ok(Waited::Degraded(Box::new(event.application), before));
                     }
                 }
                 Ok(None) => break,
@@ -241,6 +262,48 @@ fn in_operation(app: &Application) -> bool {
         .status
         .reconciled_at
         .is_none_or(|reconciled| reconciled.seconds < finished.seconds)
+}
+
+/// The health of resources, as it was told last.
+#[derive(Default)]
+struct Healths(HashMap<[String; 4], String>);
+
+impl Healths {
+    /// The health from which something became degraded, if anything did. What was so from the start may be on its way up.
+    fn degraded(&mut self, app: &Application, wanted: &Wanted) -> Option<String> {
+        let mut found = None;
+        let of = |resource: &ResourceStatus| {
+            [
+                &resource.group,
+                &resource.kind,
+                &resource.namespace,
+                &resource.name,
+            ]
+            .map(Clone::clone)
+        };
+        let resources = app.status.resources.iter().filter(|resource| {
+            wanted.has(
+                &resource.group,
+                &resource.kind,
+                &resource.namespace,
+                &resource.name,
+            )
+        });
+        let resources =
+            resources.filter_map(|resource| Some((of(resource), resource.health.as_ref()?.status.clone())));
+        let whole = wanted
+            .all()
+            .then(|| (Default::default(), app.status.health.status.clone()));
+        for (place, health) in resources.chain(whole) {
+            let is_degraded = health == "Degraded";
+            let before = self.0.insert(place, health);
+            let before = before.filter(|before| !matches!(before.as_str(), "" | "Unknown" | "Degraded"));
+            if is_degraded && found.is_none() {
+                found = before;
+            }
+        }
+        found
+    }
 }
 
 /// The changes of resources that were printed.
@@ -386,6 +449,17 @@ mod tests {
             ..Until::default()
         };
         assert!(!gone.met(&app("Synced", "Healthy"), &all()));
+    }
+
+    #[test]
+    fn what_becomes_degraded_is_told_and_what_was_is_not() {
+        let mut healths = Healths::default();
+        let mut degraded = |health: &str| healths.degraded(&app("Synced", health), &all());
+        assert_eq!(degraded("Degraded"), None, "it was so before");
+        assert_eq!(degraded("Progressing"), None);
+        assert_eq!(degraded("Degraded").as_deref(), Some("Progressing"));
+        assert_eq!(degraded("Unknown"), None);
+        assert_eq!(degraded("Degraded"), None, "nobody knows what it was");
     }
 
     #[test]
