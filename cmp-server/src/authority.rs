@@ -165,12 +165,11 @@ impl Frames {
             self.held.extend_from_slice(more);
             bytes = rest;
             match self.frame() {
-                Some((HEADERS, size)) if size <= MAX_FRAME => {
-                    if self.held.len() == HEAD + size {
-                        let held = std::mem::take(&mut self.held);
-                        out.extend(readable(&held).unwrap_or(held));
-                    }
+                Some((HEADERS, size)) if size <= MAX_FRAME && self.held.len() == HEAD + size => {
+                    let held = std::mem::take(&mut self.held);
+                    out.extend(readable(&held).unwrap_or(held));
                 }
+                Some((HEADERS, size)) if size <= MAX_FRAME => {}
                 Some((_, size)) => {
                     self.passing = size;
                     out.append(&mut self.held);

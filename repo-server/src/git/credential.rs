@@ -296,12 +296,13 @@ impl Session {
     /// The last `Retry-After` that the server has sent.
     pub(super) fn retry_after(&self) -> Option<String> {
         let trace = std::fs::read(self.trace()).ok()?;
-        let trace = String::from_utf8_lossy(&trace).into_owned();
-        let headers = trace
+        let trace = String::from_utf8_lossy(&trace);
+        let mut headers = trace
             .lines()
+            .rev()
             .filter_map(|line| line.split_once("<= Recv header: ")?.1.split_once(':'));
-        let told = headers.filter(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
-        told.last().map(|(_, value)| value.trim().to_owned())
+        let told = headers.find(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
+        told.map(|(_, value)| value.trim().to_owned())
     }
 
     fn base_environment(&mut self) {

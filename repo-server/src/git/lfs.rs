@@ -366,15 +366,10 @@ impl Lfs {
         }
         .ok_or_else(|| self.failed("the URL has no path".into()))?;
         let host = user_host.rsplit_once(':').map_or(user_host, |(host, _)| host);
-        let addresses = match self.credentials.proxy.is_empty() {
-            true => {
-                let egress = self.http.egress();
-                egress
-                    .resolve(url.host(), url.port(), self.access.named_by)
-                    .await?
-            }
-            false => Vec::new(),
-        };
+        let egress = self.http.egress();
+        let addresses = egress
+            .resolve(url.host(), url.port(), self.access.named_by)
+            .await?;
         let command = Command {
             scratch: &self.scratch,
             git_dir: None,

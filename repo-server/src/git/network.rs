@@ -114,7 +114,8 @@ impl Git {
                 message: "it is a directory of the repo-server; an operator can allow that".into(),
             });
         }
-        if !place.credentials.proxy.is_empty() {
+        // SSH goes its own way, whatever proxy there is for HTTP.
+        if !place.credentials.proxy.is_empty() && place.url.scheme() != Scheme::Ssh {
             return Ok(Vec::new());
         }
         let port = place.url.port();

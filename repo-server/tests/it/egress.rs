@@ -186,6 +186,13 @@ async fn an_application_cannot_name_this_machine_unless_the_operator_allows_it()
         assert_eq!(calls(&trap), 0, "{url}: {error}");
         assert!(error.to_string().contains("operator can allow"), "{url}: {error}");
     }
+    // A proxy is for HTTP; over SSH we connect ourselves all the same.
+    let mut request = request(&repo, ApplicationSource::default());
+    request.repo.repo = "ssh://git@127.0.0.1/org/repo".into();
+    request.repo.proxy = "http://proxy.example.com:3128".into();
+    request.source.path = ".".into();
+    let error = strict.render(&request).await.unwrap_err().to_string();
+    assert!(error.contains("operator can allow"), "{error}");
 }
 
 #[tokio::test]
