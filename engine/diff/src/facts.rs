@@ -307,6 +307,11 @@ pub(crate) fn default_beside<'v>(
         "podReplacementPolicy" => json!("TerminatingOrFailed"),
         "backoffLimit" if stated("backoffLimitPerIndex") => json!(i32::MAX),
         "backoffLimit" => json!(6),
+        // Of a Service that is reached from outside.
+        "externalTrafficPolicy" => {
+            let outside = matches!(text("type"), "NodePort" | "LoadBalancer") || stated("externalIPs");
+            return Some(outside.then(|| json!("Cluster")));
+        }
         // With a parallelism of its own, a Job without a count of completions is a queue.
         "completions" => return Some((!stated("parallelism")).then(|| json!(1))),
         _ => return None,
@@ -372,7 +377,6 @@ spec terminationGracePeriodSeconds 30
 * volumeMode "Filesystem"
 * sessionAffinity "None"
 * internalTrafficPolicy "Cluster"
-* externalTrafficPolicy "Cluster"
 * ipFamilyPolicy "SingleStack"
 * allocateLoadBalancerNodePorts true
 * publishNotReadyAddresses false
@@ -592,6 +596,11 @@ mod tests {
         assert_eq!(
             default("backoffLimit", json!({"backoffLimitPerIndex": 1})),
             Some(json!(2_147_483_647))
+        );
+        assert_eq!(default("externalTrafficPolicy", json!({})), None);
+        assert_eq!(
+            default("externalTrafficPolicy", json!({"type": "NodePort"})),
+            Some(json!("Cluster"))
         );
         assert_eq!(default("completions", json!({})), Some(json!(1)));
         assert_eq!(default("completions", json!({"parallelism": 2})), None);

@@ -61,6 +61,47 @@ const KEYS: [&str; 12] = [
     "uid",
 ];
 
+/// Values that the API server puts into these fields of some kind, under some field or beside some other one, if nobody states them: whoever
+/// compares has to know where. Chance alone would rarely come upon them.
+const DEFAULTED: [(&str, &str); 36] = [
+    ("backoffLimit", "6"),
+    ("completionMode", "\"NonIndexed\""),
+    ("completions", "1"),
+    ("concurrencyPolicy", "\"Allow\""),
+    ("defaultMode", "420"),
+    ("dnsPolicy", "\"ClusterFirst\""),
+    ("externalTrafficPolicy", "\"Cluster\""),
+    ("failurePolicy", "\"Fail\""),
+    ("failureThreshold", "3"),
+    ("image", "\"nginx:1.2\""),
+    ("imagePullPolicy", "\"Always\""),
+    ("imagePullPolicy", "\"IfNotPresent\""),
+    ("internalTrafficPolicy", "\"Cluster\""),
+    ("matchPolicy", "\"Equivalent\""),
+    ("maxSurge", "\"25%\""),
+    ("maxSurge", "0"),
+    ("maxUnavailable", "\"25%\""),
+    ("maxUnavailable", "1"),
+    ("namespaceSelector", "{}"),
+    ("objectSelector", "{}"),
+    ("parallelism", "1"),
+    ("partition", "0"),
+    ("periodSeconds", "10"),
+    ("podManagementPolicy", "\"OrderedReady\""),
+    ("podReplacementPolicy", "\"Failed\""),
+    ("podReplacementPolicy", "\"TerminatingOrFailed\""),
+    ("policyTypes", "[\"Ingress\",\"Egress\"]"),
+    ("policyTypes", "[\"Ingress\"]"),
+    ("progressDeadlineSeconds", "600"),
+    ("reclaimPolicy", "\"Delete\""),
+    ("replicas", "1"),
+    ("revisionHistoryLimit", "10"),
+    ("sessionAffinity", "\"None\""),
+    ("terminationGracePeriodSeconds", "30"),
+    ("timeoutSeconds", "1"),
+    ("volumeMode", "\"Filesystem\""),
+];
+
 /// How deep objects go.
 const DEPTH_MAX: usize = 9;
 /// How many values an object may have, roughly.
@@ -134,12 +175,31 @@ impl<'a> Generator<'a> {
                 continue;
             }
             if let Some(field) = schema.field(name)
-                && let Some(value) = self.value(field, depth + 1)
+                && let Some(value) = self.field_value(name, field, depth + 1)
             {
                 fields.insert(name.to_owned(), value);
             }
         }
         fields
+    }
+
+    /// The value of a field; now and then one that a field of this name has somewhere if nobody states one.
+    fn field_value(&mut self, name: &str, schema: Schema<'_>, depth: usize) -> Option<Value> {
+        let known: Vec<&'static str> = DEFAULTED
+            .iter()
+            .filter(|(known, _)| *known == name)
+            .map(|(_, value)| *value)
+            .collect();
+        if known.is_empty() || self.left == 0 || !self.dice.chance(40) {
+            return self.value(schema, depth);
+        }
+        let value: Value = serde_json::from_str(self.dice.text(&known)).ok()?;
+        // Some names are those of an object elsewhere.
+        if (schema.kind() == Type::Object) != value.is_object() {
+            return self.value(schema, depth);
+        }
+        self.left -= 1;
+        Some(value)
     }
 
     /// A value; nothing if there is no room for one.
@@ -331,7 +391,7 @@ impl<'a> Generator<'a> {
                 }
                 let Some(value) = schema
                     .child(&name)
-                    .and_then(|schema| self.value(schema, depth + 1))
+                    .and_then(|schema| self.field_value(&name, schema, depth + 1))
                 else {
                     return false;
                 };

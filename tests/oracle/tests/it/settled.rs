@@ -212,6 +212,10 @@ pub(crate) fn prediction_name(theirs: &Value, ours: &Value, stated: &Value) -> O
         return Some("apply-changes-nothing");
     }
     let native = stated["apiVersion"] != "example.com/v1";
+    let sets = |value: &Value| with_sorted_sets(&without_empties(value), "");
+    if native && sets(theirs) == sets(ours) && !same_but_for_empties(theirs, ours) {
+        return Some("order-of-a-set");
+    }
     (native && same_but_for_empties(theirs, ours)).then_some("empty-is-absent")
 }
 
@@ -221,9 +225,17 @@ pub(crate) fn same_but_for_empties(left: &Value, right: &Value) -> bool {
 
 /// The default that the live object has anyway.
 fn is_default_anyway(place: &str) -> bool {
-    [".enableServiceLinks: null | true", ".spec.parallelism: null | 1"]
-        .iter()
-        .any(|default| place.ends_with(default))
+    // In the template of a Job they are none of the API server, but of the Job that is made of it.
+    [
+        ".enableServiceLinks: null | true",
+        ".spec.backoffLimit: null | 6",
+        ".spec.completionMode: null | \"NonIndexed\"",
+        ".spec.completions: null | 1",
+        ".spec.parallelism: null | 1",
+        ".spec.podReplacementPolicy: null | \"TerminatingOrFailed\"",
+    ]
+    .iter()
+    .any(|default| place.ends_with(default))
 }
 
 /// Texts that Git leaves to the server by stating the empty one.
@@ -237,10 +249,13 @@ const ASSIGNED: [&str; 6] = [
 ];
 
 fn is_left_to_the_server(place: &str) -> bool {
-    ASSIGNED.iter().any(|name| {
-        place.contains(&format!(".{name}: \"\" | "))
-            || place.contains(&format!(".{name}: ")) && place.ends_with(" | \"\"")
-    })
+    let port = |name: &str| place.contains(&format!(".{name}: 0 | "));
+    port("nodePort")
+        || port("healthCheckNodePort")
+        || ASSIGNED.iter().any(|name| {
+            place.contains(&format!(".{name}: \"\" | "))
+                || place.contains(&format!(".{name}: ")) && place.ends_with(" | \"\"")
+        })
 }
 
 fn with_sorted_sets(value: &Value, name: &str) -> Value {
@@ -254,7 +269,12 @@ fn with_sorted_sets(value: &Value, name: &str) -> Value {
         Value::Array(items)
             if matches!(
                 name,
-                "set" | "finalizers" | "podCIDRs" | "volumeLifecycleModes" | "validationActions"
+                "set"
+                    | "addresses"
+                    | "finalizers"
+                    | "podCIDRs"
+                    | "volumeLifecycleModes"
+                    | "validationActions"
             ) =>
         {
             let mut texts: Vec<String> = items.iter().map(Value::to_string).collect();
