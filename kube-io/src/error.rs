@@ -111,6 +111,9 @@ pub enum Class {
     Bug,
 }
 
+/// Nobody is made to wait longer than this, whatever a server says.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
+
 /// A refusal of the API server (`metav1.Status`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -122,7 +125,7 @@ pub struct Status {
     pub message: String,
     /// The object or kind that the refusal is about.
     pub details: Details,
-    /// The least time to wait before trying again, from the `Retry-After` header or the details.
+    /// The least time to wait before trying again, from the `Retry-After` header or the details; ten minutes at most.
     pub retry_after: Option<Duration>,
 }
 
@@ -170,6 +173,8 @@ impl Status {
     /// Reads the body of an answer with an error code. A body that is no `Status` (a proxy's page, say) becomes the
     /// message, shortened.
     pub(crate) fn read(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        let bounded = |wait: Duration| wait.min(RETRY_AFTER_MAX);
+        let retry_after = retry_after.map(bounded);
         #[derive(Deserialize, Default)]
         #[serde(default)]
         struct Wire {
@@ -183,7 +188,7 @@ impl Status {
             Ok(wire) if wire.kind == "Status" => {
                 let details = wire.details.unwrap_or_default();
                 let stated = (details.retry_after_seconds > 0)
-                    .then(|| Duration::from_secs(details.retry_after_seconds));
+                    .then(|| bounded(Duration::from_secs(details.retry_after_seconds)));
                 Status {
                     code: if wire.code == 0 { code } else { wire.code },
                     reason: wire.reason.unwrap_or_default(),
@@ -382,6 +387,14 @@ mod tests {
                 after: Some(Duration::from_secs(7))
             }
         );
+    }
+
+    #[test]
+    fn nobody_is_made_to_wait_for_ever() {
+        let body = br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":18446744073709551615}}"#;
+        assert_eq!(Status::read(429, None, body).retry_after, Some(RETRY_AFTER_MAX));
+        let header = Some(Duration::from_secs(u64::MAX));
+        assert_eq!(Status::read(429, header, b"").retry_after, Some(RETRY_AFTER_MAX));
     }
 
     #[test]
