@@ -96,6 +96,8 @@ struct Inner {
     /// Server or name of the destination, as the spec has it.
     by_destination: HashMap<String, BTreeSet<AppKey>>,
     by_project: HashMap<String, BTreeSet<AppKey>>,
+    /// Namespace of the destination.
+    by_namespace: HashMap<String, BTreeSet<AppKey>>,
     projects: HashMap<String, Arc<AppProject>>,
     /// Projects that exist and cannot be read, with what is wrong.
     unreadable_projects: HashMap<String, String>,
@@ -176,6 +178,28 @@ impl Store {
             .collect()
     }
 
+    /// Whether there are several destinations.
+    pub fn is_spread(&self) -> bool {
+        self.inner.read().by_destination.len() > 1
+    }
+
+    /// Server or name of an Application's destination.
+    pub fn destination_of(&self, key: &AppKey) -> Option<String> {
+        destinations(self.inner.read().apps.get(key)?).next()
+    }
+
+    /// Applications whose destination has this namespace.
+    pub fn of_namespace(&self, namespace: &str) -> Vec<AppKey> {
+        self.inner
+            .read()
+            .by_namespace
+            .get(namespace)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
+    }
+
     /// The project of this name.
     pub fn project(&self, name: &str) -> Project {
         let inner = self.inner.read();
@@ -220,6 +244,11 @@ impl Store {
             .entry(project_name(&app).to_owned())
             .or_default()
             .insert(key.clone());
+        inner
+            .by_namespace
+            .entry(app.spec.destination.namespace.clone())
+            .or_default()
+            .insert(key.clone());
         let app = Arc::new(app);
         inner.apps.insert(key, app.clone());
         Some((before, app))
@@ -249,7 +278,7 @@ impl Store {
         }
     }
 
-    fn project_observed(&self, mut project: AppProject) {
+    pub(crate) fn project_observed(&self, mut project: AppProject) {
         project.metadata.managed_fields = Vec::new();
         let mut inner = self.inner.write();
         inner.unreadable_projects.remove(&project.metadata.name);
@@ -285,6 +314,7 @@ impl Inner {
             remove(&mut self.by_destination, &destination);
         }
         remove(&mut self.by_project, project_name(app));
+        remove(&mut self.by_namespace, &app.spec.destination.namespace);
     }
 }
 

@@ -12,7 +12,8 @@
 //! are kept one for each (Application, reason).
 //!
 //! What people ask for goes first, the rest in the order of its first mark; after [`PERSONS_IN_A_ROW`] entries of
-//! people one of the rest gets its turn, so neither starves the other.
+//! people one of the rest gets its turn, so neither starves the other. Of one group ([`Groups`]) only so many are in hand at a
+//! time; the others step aside until one of them is done.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -106,10 +107,19 @@ pub struct Work {
     pub waited: Duration,
 }
 
+/// What may take long together: Applications of one cluster, whose API server may be slow.
+pub struct Groups {
+    /// The group of an Application; none if it does not matter.
+    pub of: Box<dyn Fn(&AppKey) -> Option<String> + Send + Sync>,
+    /// So many of a group may be in hand at a time.
+    pub most: usize,
+}
+
 /// The queue. Share it in an `Arc`.
 #[derive(Default)]
 pub struct Queue {
     state: Mutex<State>,
+    groups: Option<Groups>,
     /// Wakes whoever waits in [`Queue::next`].
     changed: Notify,
 }
@@ -125,6 +135,15 @@ struct State {
     /// The same by Application and reason, with the refresh they ask for.
     delayed: HashMap<AppKey, Vec<(Reason, Instant, Refresh)>>,
     processing: usize,
+    /// Groups of which something is in hand, or has stepped aside.
+    groups: HashMap<String, Group>,
+}
+
+#[derive(Default)]
+struct Group {
+    in_hand: usize,
+    /// Whose turn it was when enough of the group were in hand.
+    aside: VecDeque<AppKey>,
 }
 
 #[derive(Default)]
@@ -132,12 +151,22 @@ struct Entry {
     /// What was marked and not yet taken.
     marked: Option<(Refresh, Reasons, Instant)>,
     in_hand: bool,
+    /// The group that it counts for while it is in hand.
+    group: Option<String>,
 }
 
 impl Queue {
     /// An empty queue.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// An empty queue that is fair between groups.
+    pub fn fair(groups: Groups) -> Arc<Self> {
+        Arc::new(Queue {
+            groups: Some(groups),
+            ..Queue::default()
+        })
     }
 
     /// Asks for a look at `key` now.
@@ -179,7 +208,7 @@ impl Queue {
                 let mut state = self.state.lock();
                 let now = Instant::now();
                 state.wake_due(now);
-                if let Some(work) = state.take(now) {
+                if let Some(work) = state.take(now, self.groups.as_ref()) {
                     return work;
                 }
                 state.due.first().map(|(at, ..)| *at)
@@ -202,12 +231,13 @@ impl Queue {
                 return;
             };
             if std::mem::take(&mut entry.in_hand) {
-                let marked = entry.marked;
+                let (marked, group) = (entry.marked, entry.group.take());
                 state.processing -= 1;
                 match marked {
                     Some((_, reasons, _)) => state.enqueue(key, reasons),
                     None => drop(state.entries.remove(key)),
                 }
+                group.into_iter().for_each(|group| state.leave(group));
             }
         }
         self.changed.notify_one();
@@ -216,7 +246,11 @@ impl Queue {
     /// Applications that are ready and wait for a worker.
     pub fn len(&self) -> usize {
         let state = self.state.lock();
-        state.persons.len() + state.others.len()
+        // The lines have empty places in them.
+        let entries = state.entries.values();
+        entries
+            .filter(|entry| entry.marked.is_some() && !entry.in_hand)
+            .count()
     }
 
     /// True if nothing is ready.
@@ -310,7 +344,50 @@ impl State {
         }
     }
 
-    fn take(&mut self, now: Instant) -> Option<Work> {
+    /// One of the group is done, so another may be taken: the next of those that have stepped aside, who goes first in line.
+    fn leave(&mut self, name: String) {
+        if let Some(group) = self.groups.get_mut(&name) {
+            group.in_hand -= 1;
+        }
+        while let Some(group) = self.groups.get_mut(&name) {
+            let in_hand = group.in_hand;
+            match group.aside.pop_front() {
+                Some(key) if self.goes_first(&key) => return,
+                Some(_) => {}
+                None if in_hand > 0 => return,
+                None => drop(self.groups.remove(&name)),
+            }
+        }
+    }
+
+    /// Puts an Application at the head of its line. False if nobody wants it looked at any more, or somebody does already.
+    fn goes_first(&mut self, key: &AppKey) -> bool {
+        let entry = self.entries.get(key).filter(|entry| !entry.in_hand);
+        let Some((_, reasons, _)) = entry.and_then(|entry| entry.marked) else {
+            return false;
+        };
+        let line = match reasons.contains(Reason::Person) {
+            true => &mut self.persons,
+            false => &mut self.others,
+        };
+        line.push_front(key.clone());
+        true
+    }
+
+    /// Who stepped aside for somebody that was forgotten before its turn came is called back when there is nothing else.
+    fn call_back(&mut self, groups: Option<&Groups>) -> bool {
+        let most = groups.map_or(0, |groups| groups.most);
+        loop {
+            let mut free = self.groups.values_mut().filter(|group| group.in_hand < most);
+            let called = free.find_map(|group| group.aside.pop_front());
+            let Some(key) = called else { return false };
+            if self.goes_first(&key) {
+                return true;
+            }
+        }
+    }
+
+    fn take(&mut self, now: Instant, groups: Option<&Groups>) -> Option<Work> {
         loop {
             let others_turn = self.persons_in_a_row >= PERSONS_IN_A_ROW && !self.others.is_empty();
             let person = if others_turn {
@@ -318,25 +395,39 @@ impl State {
             } else {
                 self.persons.pop_front()
             };
+            let is_person = person.is_some();
             let key = match person {
-                Some(key) => {
-                    self.persons_in_a_row += 1;
-                    key
-                }
-                None => {
-                    self.persons_in_a_row = 0;
-                    self.others.pop_front()?
-                }
+                Some(key) => key,
+                None => match self.others.pop_front() {
+                    Some(key) => key,
+                    None if self.call_back(groups) => continue,
+                    None => return None,
+                },
             };
             // A place that was left by moving up, or by being forgotten, is empty.
             let Some(entry) = self.entries.get_mut(&key).filter(|entry| !entry.in_hand) else {
                 continue;
             };
+            let is_here = |(_, reasons, _): (_, Reasons, _)| is_person || !reasons.contains(Reason::Person);
+            if !entry.marked.is_some_and(is_here) {
+                continue;
+            }
+            entry.group = groups.and_then(|groups| (groups.of)(&key));
+            if let (Some(groups), Some(name)) = (groups, &entry.group) {
+                let group = self.groups.entry(name.clone()).or_default();
+                if group.in_hand >= groups.most {
+                    group.aside.push_back(key);
+                    continue;
+                }
+                group.in_hand += 1;
+            }
             let Some((refresh, reasons, since)) = entry.marked.take() else {
                 continue;
             };
             entry.in_hand = true;
             self.processing += 1;
+            // An empty place was nobody's turn.
+            self.persons_in_a_row = if is_person { self.persons_in_a_row + 1 } else { 0 };
             return Some(Work {
                 key,
                 refresh,
@@ -462,6 +553,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn the_rest_get_their_turn_behind_places_that_were_left() {
+        let queue = Queue::new();
+        let persons = (0..30).map(|i| key(&format!("person-{i:02}")));
+        for person in persons.clone() {
+            queue.mark(&person, Refresh::Nothing, Reason::Live);
+        }
+        queue.mark(&key("live"), Refresh::Nothing, Reason::Live);
+        for person in persons {
+            queue.mark(&person, Refresh::Latest, Reason::Person);
+        }
+        assert_eq!(queue.len(), 31);
+        let mut order = Vec::new();
+        while let Some(work) = now(&queue).await {
+            order.push(work.key.name.to_string());
+            queue.done(&work.key);
+        }
+        assert_eq!(order.iter().position(|name| name == "live"), Some(8));
+        assert_eq!(order.len(), 31);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_entry_that_moves_up_is_served_once() {
         let queue = Queue::new();
         queue.mark(&key("b"), Refresh::Nothing, Reason::Live);
@@ -473,6 +585,60 @@ mod tests {
             queue.done(&work.key);
         }
         assert_eq!(order, ["a", "b"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_that_takes_long_leaves_something_to_the_others() {
+        let queue = Queue::fair(Groups {
+            of: Box::new(|key| key.name.split_once('-').map(|(group, _)| group.to_owned())),
+            most: 2,
+        });
+        for name in [
+            "slow-1", "slow-2", "slow-3", "slow-4", "slow-5", "quick-1", "alone",
+        ] {
+            queue.mark(&key(name), Refresh::Nothing, Reason::Live);
+        }
+        let mut order = Vec::new();
+        while let Some(work) = now(&queue).await {
+            order.push(work.key.name.to_string());
+        }
+        assert_eq!(order, ["slow-1", "slow-2", "quick-1", "alone"]);
+        assert_eq!((queue.len(), queue.processing()), (3, 4));
+        // Who has stepped aside may still be forgotten, or move up.
+        queue.forget(&key("slow-3"));
+        queue.mark(&key("slow-5"), Refresh::Latest, Reason::Person);
+        queue.mark(&key("quick-1"), Refresh::Nothing, Reason::Live);
+        queue.done(&key("slow-1"));
+        assert_eq!(now(&queue).await.unwrap().key, key("slow-5"));
+        assert_eq!(now(&queue).await, None);
+        queue.done(&key("slow-2"));
+        assert_eq!(now(&queue).await.unwrap().key, key("slow-4"));
+        for name in ["slow-4", "slow-5", "quick-1"] {
+            queue.done(&key(name));
+        }
+        assert_eq!(now(&queue).await.unwrap().key, key("quick-1"));
+        queue.done(&key("quick-1"));
+        queue.done(&key("alone"));
+        assert_eq!((queue.len(), queue.processing()), (0, 0));
+        assert!(queue.state.lock().groups.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_steps_aside_for_somebody_that_is_forgotten_still_comes() {
+        let queue = Queue::fair(Groups {
+            of: Box::new(|_| Some("one".to_owned())),
+            most: 1,
+        });
+        for name in ["a", "b", "c"] {
+            queue.mark(&key(name), Refresh::Nothing, Reason::Live);
+        }
+        assert_eq!(now(&queue).await.unwrap().key, key("a"));
+        assert_eq!(now(&queue).await, None);
+        queue.done(&key("a"));
+        queue.forget(&key("b"));
+        assert_eq!(now(&queue).await.unwrap().key, key("c"));
+        queue.done(&key("c"));
+        assert!(queue.state.lock().groups.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

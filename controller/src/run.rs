@@ -31,7 +31,7 @@ use crate::context::{AppKey, Context};
 use crate::dirty::{Marker, deleting, wants_operation};
 use crate::metrics::{EventsCollector, KnowledgeCollector, Metrics, StateCollector};
 use crate::operation::{self, Next};
-use crate::queue::{Queue, Reason, Refresh, Work};
+use crate::queue::{Groups, Queue, Reason, Refresh, Work};
 use crate::shards::{Shards, ShardsCollector};
 use crate::{apps, deletion, events, metrics, reconcile, redis, settings, status, tree};
 
@@ -110,7 +110,8 @@ pub async fn start(args: Args, around: Surroundings, tasks: &Tasks) -> anyhow::R
     let options = args.options(namespace.clone());
 
     let apps = apps::Store::new(&namespace);
-    let (looks, operations) = (Queue::new(), Queue::new());
+    let looks = fair_queue(&apps, args.status_processors);
+    let operations = fair_queue(&apps, args.operation_processors);
     let marker = Arc::new(Marker::new(
         apps.clone(),
         looks.clone(),
@@ -277,6 +278,15 @@ pub async fn start(args: Args, around: Surroundings, tasks: &Tasks) -> anyhow::R
         "started"
     );
     Ok(started)
+}
+
+/// A queue in which one cluster, whose API server may be slow, leaves a quarter of the workers to the others.
+fn fair_queue(apps: &Arc<apps::Store>, workers: usize) -> Arc<Queue> {
+    let apps = apps.clone();
+    Queue::fair(Groups {
+        of: Box::new(move |key| apps.is_spread().then(|| apps.destination_of(key)).flatten()),
+        most: (workers - workers / 4).max(1),
+    })
 }
 
 /// The way to the repo-server that the flags name, with the certificates that are kept.
