@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use argosy_api::cluster_secret;
+use argosy_api::settings::RespectRbac;
 use argosy_api::v1alpha1::{ApplicationDestination, ClusterConfig};
 use argosy_kube_io::api::{Change, Place, TypedWatch};
 use argosy_kube_io::auth::{IN_CLUSTER_NAME, IN_CLUSTER_SERVER, Policy};
@@ -39,6 +40,8 @@ use crate::watch::{self as runtime, Shared};
 const SECRET_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
 /// Bytes of lists in flight in the whole process: 16 lists at a time.
 const LISTS_BYTES: usize = 16 * Budget::LIST;
+/// Lists of one cluster at a time: a few slow clusters leave something to the others.
+const LISTS_OF_CLUSTER: usize = 4;
 /// So long a look waits for the first list of a kind.
 const FIRST_LIST_PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_LIST_POLL: Duration = Duration::from_millis(50);
@@ -60,6 +63,8 @@ pub struct Rules {
     pub watched: Watched,
     /// Whether a change of a tracked object matters to its Application: `ignoreResourceUpdates`.
     pub matters: Matters,
+    /// What becomes of kinds that the account may not list: `resource.respectRBAC`.
+    pub respect_rbac: RespectRbac,
     /// Whether the control plane's own cluster may be deployed to (`cluster.inClusterEnabled`).
     pub in_cluster_enabled: bool,
 }
@@ -243,6 +248,9 @@ pub struct KindFailure {
     pub since: Timestamp,
     /// Whether it was known completely before.
     pub listed: bool,
+    /// The account may not list the kind, and the settings say that such kinds are to be left out (`resource.respectRBAC`): a fault
+    /// for those who want its objects, and none of the cluster.
+    pub left_out: bool,
 }
 
 /// Why a kind cannot be followed, in one of few words.
@@ -574,7 +582,7 @@ impl Clusters {
             self.sink.clone(),
             self.rules.subscribe(),
             fence,
-            self.lists.clone(),
+            self.lists.for_server(LISTS_OF_CLUSTER),
             self.pace.clone(),
             self.clock.clone(),
         );
@@ -962,7 +970,10 @@ impl Cluster {
 
     /// How many kinds are followed.
     pub fn watched_kinds(&self) -> usize {
-        self.shared.kinds.load(Ordering::Relaxed)
+        let left_out = |failure: &&KindFailure| failure.left_out;
+        let left_out = self.shared.failures.read().values().filter(left_out).count();
+        let kinds = self.shared.kinds.load(Ordering::Relaxed);
+        kinds.saturating_sub(left_out)
     }
 
     /// How often a count of the server's objects did not agree with what was known. Each time the kind was listed anew.
@@ -985,13 +996,8 @@ impl Cluster {
 
     /// Feeds an object that a write returned into live state. When this returns, snapshots show it or something newer.
     pub async fn observe(&self, object: Value) {
-        let info = self.info();
         let kind = meta::gvk(&object).group_kind();
-        let namespace = meta::namespace(&object);
-        let ours = info.namespaces.is_empty()
-            || info.namespaces.iter().any(|known| known == namespace)
-            || (namespace.is_empty() && info.cluster_resources);
-        if !ours || !self.shared.wants(&kind) || meta::uid(&object).is_empty() {
+        if !self.holds(&kind, meta::namespace(&object)) || meta::uid(&object).is_empty() {
             return;
         }
         let (answer, done) = oneshot::channel();
@@ -1007,8 +1013,21 @@ impl Cluster {
         }
     }
 
+    /// Whether live state may hold objects of this kind in this namespace.
+    fn holds(&self, kind: &GroupKind, namespace: &str) -> bool {
+        let info = self.info();
+        let ours = info.namespaces.is_empty()
+            || info.namespaces.iter().any(|known| known == namespace)
+            || (namespace.is_empty() && info.cluster_resources);
+        ours && self.shared.wants(kind)
+    }
+
     /// Tells live state that this incarnation is gone. When this returns, snapshots do not show it.
     pub async fn observe_deleted(&self, key: &ResourceKey, uid: &str) {
+        // Of what nobody watches the end is never told, and would be waited for for ever.
+        if !self.holds(&key.group_kind(), &key.namespace) {
+            return;
+        }
         let (answer, done) = oneshot::channel();
         let message = Message::ObserveDeleted(key.clone(), uid.to_owned(), answer);
         if self.shared.inbox.send(message).await.is_ok() {
@@ -1029,6 +1048,7 @@ impl Cluster {
                 Status::Stopped => self.shared.clock.now(),
             },
             listed: false,
+            left_out: false,
         }
     }
 }

@@ -76,6 +76,9 @@ pub trait DirtySink: Send + Sync {
     /// `server` is the URL of its cluster.
     fn touched(&self, server: &str, app: &str, key: &ResourceKey);
 
+    /// Live resources of a namespace that belong to no Application appeared or went: they are orphans to those that look for such.
+    fn untracked(&self, server: &str, namespace: &str);
+
     /// Something changed that concerns every Application of a cluster: it was added, removed, became synced,
     /// lost its connection, or its kinds or schemas changed. `server` is its URL.
     fn cluster_changed(&self, server: &str);

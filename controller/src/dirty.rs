@@ -158,6 +158,24 @@ impl DirtySink for Marker {
         }
     }
 
+    fn untracked(&self, server: &str, namespace: &str) {
+        for key in self.apps.of_namespace(namespace) {
+            let Some(app) = self.apps.get(&key) else { continue };
+            let destination = &app.spec.destination;
+            let known = destination.server.trim_end_matches('/');
+            // By name it may be the cluster.
+            let elsewhere = !known.is_empty() && known != server;
+            let looks = match self.apps.project(apps::project_name(&app)) {
+                apps::Project::Found(project) => project.spec.orphaned_resources.is_some(),
+                _ => false,
+            };
+            if looks && !elsewhere {
+                self.refreshes
+                    .mark_after(&key, BATCH, Refresh::Nothing, Reason::Live);
+            }
+        }
+    }
+
     fn cluster_changed(&self, server: &str) {
         // Names are looked up by a task: the caller may hold what knows them.
         let _ = self.changed_clusters.send(server.to_owned());
@@ -210,9 +228,47 @@ fn jitter(key: &AppKey, most: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use futures::FutureExt as _;
+    use serde_json::json;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_looks_for_orphans_is_told_of_what_belongs_to_nobody() {
+        let (refreshes, operations) = (Queue::new(), Queue::new());
+        let apps = apps::Store::new("argocd");
+        for (name, settings) in [("looks", json!({})), ("other", json!(null))] {
+            let project = json!({"metadata": {"name": name}, "spec": {"orphanedResources": settings}});
+            apps.project_observed(serde_json::from_value(project).unwrap());
+        }
+        for (name, project, server, namespace) in [
+            ("one", "looks", "https://a/", "shop"),
+            ("other-project", "other", "https://a", "shop"),
+            ("other-cluster", "looks", "https://b", "shop"),
+            ("other-namespace", "looks", "https://a", "web"),
+        ] {
+            let app = json!({
+                "metadata": {"name": name, "namespace": "argocd", "resourceVersion": "1"},
+                "spec": {"project": project, "destination": {"server": server, "namespace": namespace}},
+            });
+            apps.observed(serde_json::from_value(app).unwrap());
+        }
+        let marker = Marker::new(
+            apps,
+            refreshes.clone(),
+            operations,
+            Duration::ZERO,
+            Duration::ZERO,
+        );
+        marker.untracked("https://a", "shop");
+        let work = refreshes.next().await;
+        assert_eq!(work.key, AppKey::new("argocd", "one"));
+        assert!(work.reasons.only_live());
+        refreshes.done(&work.key);
+        tokio::time::sleep(BATCH).await;
+        assert!(refreshes.next().now_or_never().is_none());
+    }
 
     #[tokio::test]
     async fn what_has_gone_is_looked_at_once_more_to_be_forgotten() {

@@ -175,6 +175,7 @@ impl Settings {
             }),
             watched: Arc::new(move |server, kind| !filter.excludes(&kind.group, &kind.kind, server)),
             matters: self.matters(),
+            respect_rbac: self.config.respect_rbac,
             in_cluster_enabled: self.config.in_cluster_enabled,
         }
     }

@@ -378,6 +378,7 @@ fn unknown_kinds(cluster: &Cluster) -> String {
     let failures = cluster.kind_failures();
     let named = failures
         .iter()
+        .filter(|failure| !failure.left_out)
         .map(|failure| format!("{}: {}", failure.kind, failure.reason()));
     named.collect::<Vec<_>>().join("; ")
 }

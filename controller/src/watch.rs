@@ -26,16 +26,17 @@ use argosy_kube_io::fence::Fence;
 use argosy_kube_io::{ApiResource, Budget, ClusterAuth, Discovery, Target, connect, discover};
 use argosy_livestate::{Scope, Snapshot};
 use argosy_object::schema::Schemas;
-use argosy_object::{ContentHash, GroupKind, GroupVersionKind, Value};
+use argosy_object::{ContentHash, GroupKind};
 use argosy_runtime::clock::Clock;
 use jiff::Timestamp;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, info, warn};
 
 use crate::clusters::{ClusterInfo, KindFailure, Pace, Rules, Status};
 use crate::context::DirtySink;
+use schemas::Definitions;
 use writer::Message;
 
 /// Kinds that are never followed, whatever the settings say: their objects change all the time and nobody deploys them.
@@ -68,6 +69,10 @@ pub(crate) struct Shared {
     pub(crate) status: watch::Sender<Status>,
     pub(crate) snapshot: ArcSwap<Snapshot>,
     pub(crate) schemas: ArcSwap<Schemas>,
+    /// What was made of the cluster's CRDs, as long as they do not change.
+    pub(crate) definitions: Mutex<Arc<Definitions>>,
+    /// Documents of schemas that could not be had.
+    pub(crate) broken_documents: Mutex<BTreeSet<String>>,
     pub(crate) discovery: ArcSwap<Discovery>,
     pub(crate) api_versions: ArcSwap<ApiVersions>,
     pub(crate) version: ArcSwapOption<Version>,
@@ -127,6 +132,8 @@ impl Shared {
             clock,
             snapshot: ArcSwap::from_pointee(Snapshot::default()),
             schemas: ArcSwap::new(Schemas::builtin()),
+            definitions: Mutex::default(),
+            broken_documents: Mutex::default(),
             discovery: ArcSwap::from_pointee(Discovery::default()),
             api_versions: ArcSwap::from_pointee(ApiVersions::new(Vec::new())),
             version: ArcSwapOption::empty(),
@@ -330,46 +337,9 @@ async fn look(
     if changed {
         shared.sink.cluster_changed(&shared.server);
     }
-    Ok(announced(&shared.snapshot.load()).is_some_and(|announced| {
-        announced
-            .iter()
-            .any(|(gvk, served)| discovery.exact(gvk).is_some() != *served)
-    }))
-}
-
-/// The kinds that CRDs announce and whether each is served; `None` as long as no CRD is known.
-fn announced(snapshot: &Snapshot) -> Option<Vec<(GroupVersionKind, bool)>> {
-    let crds = snapshot.by_kind(&GroupKind::new(
-        "apiextensions.k8s.io",
-        "CustomResourceDefinition",
-    ));
-    if crds.is_empty() {
-        return None;
-    }
-    let mut out = Vec::new();
-    for crd in crds {
-        // A field at a time: with its schemas it would be large.
-        let crd = &crd.document;
-        let text = |path: &[&str]| crd.str_at(path).unwrap_or_default();
-        let list = |path: &[&str]| match crd.value_at(path) {
-            Some(Value::Array(items)) => items,
-            _ => Vec::new(),
-        };
-        let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
-        let established = list(&["status", "conditions"]).iter().any(|condition| {
-            condition.get("type").and_then(Value::as_str) == Some("Established")
-                && condition.get("status").and_then(Value::as_str) == Some("True")
-        });
-        if !established || crd.value_at(&["metadata", "deletionTimestamp"]).is_some() {
-            continue;
-        }
-        for version in list(&["spec", "versions"]) {
-            let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
-            let served = version.get("served").and_then(Value::as_bool).unwrap_or(false);
-            out.push((GroupVersionKind::new(group.clone(), name, kind.clone()), served));
-        }
-    }
-    Some(out)
+    let definitions = Definitions::of(shared);
+    let mut announced = definitions.announced.iter();
+    Ok(announced.any(|(gvk, served)| discovery.exact(gvk).is_some() != *served))
 }
 
 /// The kinds that are followed, one task each (and one a namespace, if only some are ours).
@@ -378,6 +348,18 @@ struct Kinds {
     client: Client,
     running: HashMap<Scope, Running>,
     tasks: JoinSet<()>,
+}
+
+/// Whether two descriptions of a kind lead to the same place: a definition may go and come back with another name for URLs.
+fn is_followed_alike(one: &ApiResource, other: &ApiResource) -> bool {
+    let place = |resource: &ApiResource| {
+        (
+            resource.version.clone(),
+            resource.plural.clone(),
+            resource.namespaced,
+        )
+    };
+    place(one) == place(other)
 }
 
 struct Running {
@@ -396,13 +378,24 @@ impl Kinds {
             .filter(|(scope, running)| {
                 wanted
                     .get(*scope)
-                    .is_none_or(|resource| resource.version != running.resource.version)
+                    .is_none_or(|resource| !is_followed_alike(resource, &running.resource))
             })
             .map(|(scope, _)| scope.clone())
             .collect();
+        // Discovery follows definitions a little later, and has none of them in the first seconds of an API server.
+        let definitions = Definitions::of(&self.shared);
         for scope in stop {
+            let kind = &scope.kind;
+            let is_announced = || {
+                let mut announced = definitions.announced.iter();
+                announced.any(|(gvk, served)| *served && gvk.group_kind() == *kind)
+            };
             // The kinds of a group whose server is down are not gone.
-            if !wanted.contains_key(&scope) && discovery.group_is_broken(&scope.kind.group) {
+            let is_uncertain = || {
+                discovery.group_is_broken(&kind.group)
+                    || (discovery.preferred(kind).is_none() && is_announced() && self.shared.wants(kind))
+            };
+            if !wanted.contains_key(&scope) && is_uncertain() {
                 continue;
             }
             if let Some(running) = self.running.remove(&scope) {

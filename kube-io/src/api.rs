@@ -13,8 +13,8 @@ use crate::budget::Budget;
 use crate::client::Client;
 use crate::discovery::ApiResource;
 use crate::error::Error;
-use crate::list_watch::{Event, ListWatch, Looked, Looks, Options, number};
-use crate::target::{Selection, Target};
+use crate::list_watch::{Event, ListWatch, Looked, Looks, Options, Sighting, number};
+use crate::target::{Selection, Target, Write};
 
 /// `argoproj.io/v1alpha1` Application.
 pub fn applications() -> ApiResource {
@@ -76,6 +76,29 @@ pub fn custom_resource_definitions() -> ApiResource {
         "customresourcedefinitions",
         false,
     )
+}
+
+/// Whether the account may list a kind, in a namespace or (empty) in all, as the server says.
+pub async fn may_list(client: &Client, resource: &ApiResource, namespace: &str) -> Result<bool, Error> {
+    let reviews = ApiResource::known(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+        false,
+    );
+    let review = serde_json::json!({
+        "apiVersion": reviews.api_version(), "kind": reviews.kind,
+        "spec": {"resourceAttributes": {
+            "namespace": namespace, "verb": "list",
+            "group": resource.group, "version": resource.version, "resource": resource.plural,
+        }},
+    });
+    let answer = Target::new(client.clone())
+        .create(&reviews, &review, &Write::default())
+        .await?;
+    let allowed = argosy_object::meta::field(&answer.object, &["status", "allowed"]);
+    Ok(allowed.and_then(Value::as_bool) == Some(true))
 }
 
 /// Who an object is, as far as that can be read.
@@ -228,11 +251,11 @@ impl<T: DeserializeOwned> TypedWatch<T> {
                     // What cannot be read is counted, too.
                     self.looks.listed(true);
                 }
-                Event::Seen { object, gone } => {
+                Event::Seen { object, how } => {
                     let (place, version) = peek(&object);
                     let known = self.told.get(&place);
                     // What has gone and is not known has been told.
-                    match known.map_or(!gone, |known| is_older(known, &version)) {
+                    match known.map_or(how != Sighting::Gone, |known| is_older(known, &version)) {
                         true => self.looks.unlike((place, version)),
                         false => self.looks.alike(&place),
                     }

@@ -39,9 +39,7 @@ impl Splitter {
                 let end = if self.escaped {
                     1
                 } else {
-                    rest.iter()
-                        .position(|&byte| byte == b'"' || byte == b'\\')
-                        .map_or(rest.len(), |at| at + 1)
+                    memchr::memchr2(b'"', b'\\', rest).map_or(rest.len(), |at| at + 1)
                 };
                 let (taken, left) = rest.split_at(end);
                 self.keep(taken)?;

@@ -15,7 +15,7 @@
 //!
 //! Silence is not trusted. A connection that is dead is noticed by its pings ([`crate::client`]). A stream on a live
 //! connection that sends neither event nor bookmark for [`Options::silence_max`] is broken off and resumed, once
-//! it has shown that it sends bookmarks; otherwise the server ends it after [`Options::watch_time`] at most. If the
+//! the server has shown that it sends bookmarks; otherwise the server ends it after [`Options::watch_time`] at most. If the
 //! resumed one is silent too, that is a failure, and the kind counts as followed again only when something comes.
 //!
 //! Nor is the server trusted never to lose a change, nor its cache to keep up: [`audit`] says which looks there are. What they
@@ -33,7 +33,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
-use crate::budget::{Budget, Share};
+use crate::budget::{Budget, Share, answered};
 use crate::client::{Call, Client};
 use crate::discovery::ApiResource;
 use crate::error::Error;
@@ -90,7 +90,7 @@ impl Default for Options {
             page_len: PAGE_LEN,
             answer_max: Duration::from_secs(30),
             silence_max: Duration::from_secs(150),
-            watch_time: 240..400,
+            watch_time: 180..300,
             audit_pause: Duration::from_secs(60),
             stale_max: Duration::from_secs(120),
             versions_pause: Duration::from_secs(6 * 3600),
@@ -130,8 +130,8 @@ pub enum Event {
     Seen {
         /// The object.
         object: Bytes,
-        /// It went at that version.
-        gone: bool,
+        /// How it was seen.
+        how: Sighting,
     },
     /// What a look at the server has told.
     Audit {
@@ -145,6 +145,17 @@ pub enum Event {
     },
     /// The last step did not work. It is tried again after a wait; what was known stays the last known.
     Failed(Error),
+}
+
+/// How an object was seen beside the watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// It is there at the version of that look.
+    Listed,
+    /// Another watch told of it; it may be gone by the time of that look.
+    Told,
+    /// It went at its version.
+    Gone,
 }
 
 /// The sequence. Drop it to stop.
@@ -162,6 +173,10 @@ pub struct ListWatch {
     pages_next: bool,
     /// The last watch fell silent, and nothing has come since.
     silent: bool,
+    /// The server ended the last watch with an error, and nothing has come since: that the next one is open says nothing.
+    refused: bool,
+    /// The server sends bookmarks.
+    bookmarks: bool,
     listed: Option<Instant>,
     ladder: Ladder,
     /// A watch has ended that lived long enough: what is known may be looked at before the next one.
@@ -204,6 +219,8 @@ impl ListWatch {
             streaming,
             pages_next: false,
             silent: false,
+            refused: false,
+            bookmarks: false,
             listed: None,
             ladder,
             ended: false,
@@ -262,13 +279,14 @@ impl ListWatch {
 
     /// Begins a full list.
     async fn list(&mut self) -> Result<(), Error> {
-        let permit = self.budget.list().await;
         self.ladder.broke_off();
         self.ended = false;
         self.again = None;
         if self.streaming && !std::mem::take(&mut self.pages_next) {
-            match open(self.client.clone(), self.opening(None)).await {
-                Ok(stream) => {
+            let permit = self.budget.list().await;
+            let opening = open(self.client.clone(), self.opening(None));
+            match answered(&self.budget, permit, opening).await {
+                Ok((stream, permit)) => {
                     self.queue.push_back(Event::ListStart);
                     self.state = State::Initial { stream, permit };
                     return Ok(());
@@ -283,6 +301,7 @@ impl ListWatch {
                 }
             }
         }
+        let permit = self.budget.list().await;
         self.queue.push_back(Event::ListStart);
         self.state = State::Page { token: None, permit };
         Ok(())
@@ -301,8 +320,8 @@ impl ListWatch {
         if let Some(token) = token {
             call.query.push(("continue", token));
         }
-        match self.client.stream(&call, None).await {
-            Ok((_, body)) => {
+        match answered(&self.budget, permit, self.client.stream(&call, None)).await {
+            Ok(((_, body), permit)) => {
                 self.state = State::PageBody {
                     reader: PageReader::new(call.what, body),
                     permit,
@@ -310,8 +329,8 @@ impl ListWatch {
             }
             // The continue token has expired: this list starts over, alone.
             Err(error) if error.gone() && !first => {
-                self.queue.push_back(Event::ListStart);
-                self.state = State::Page { token: None, permit };
+                // In pages again.
+                self.pages_next = true;
                 return self.after_expiry(error);
             }
             Err(error) => return Err(error),
@@ -322,10 +341,9 @@ impl ListWatch {
     /// Reads a piece of a page.
     async fn page_body(&mut self, mut reader: PageReader, permit: Share) -> Result<(), Error> {
         let queue = &mut self.queue;
-        if !reader
-            .read(LIST_PAUSE_MAX, |item| queue.push_back(Event::Listed(item)))
-            .await?
-        {
+        let read = reader.read(LIST_PAUSE_MAX, |item| queue.push_back(Event::Listed(item)));
+        let (ended, permit) = answered(&self.budget, permit, read).await?;
+        if !ended {
             self.state = State::PageBody { reader, permit };
             return Ok(());
         }
@@ -357,15 +375,18 @@ impl ListWatch {
 
     /// Reads a streamed list until its end is marked.
     async fn initial(&mut self, mut stream: Stream, permit: Share) -> Result<(), Error> {
-        let Some(line) = stream.line(&self.what("list"), LIST_PAUSE_MAX).await? else {
+        let what = self.what("list");
+        let line = stream.line(&what, LIST_PAUSE_MAX);
+        let (line, permit) = answered(&self.budget, permit, line).await?;
+        let Some(line) = line else {
             // Perhaps it takes longer than a watch may last. Pages have no such end.
             self.pages_next = true;
             return Err(Error::Answer {
-                call: self.what("list"),
+                call: what,
                 message: "the stream ended before the end of the list".to_owned(),
             });
         };
-        let change = Change::read(&self.what("list"), &line, false)?;
+        let change = Change::read(&what, &line, false)?;
         match change.kind {
             Kind::Bookmark if change.initial_end => {
                 self.version = Some(change.version.clone());
@@ -376,17 +397,23 @@ impl ListWatch {
                 });
                 self.queue.push_back(Event::Live);
                 self.failures = 0;
+                self.refused = false;
                 self.state = State::Watching(stream);
                 // The permit ends here: following costs nothing.
                 drop(permit);
                 return Ok(());
             }
-            Kind::Bookmark => stream.bookmarks = true,
+            Kind::Bookmark => self.bookmarks = true,
             Kind::Applied => self.queue.push_back(Event::Listed(change.object)),
             Kind::Deleted => self.queue.push_back(Event::Deleted(change.object)),
             Kind::Error => {
                 self.pages_next = true;
-                return Err(refused(self.what("watch"), &change.object));
+                let error = refused(what, &change.object);
+                return if error.gone() {
+                    self.after_expiry(error)
+                } else {
+                    Err(error)
+                };
             }
         }
         self.state = State::Initial { stream, permit };
@@ -403,7 +430,7 @@ impl ListWatch {
         }
         let stream = open(self.client.clone(), self.opening(self.version.clone())).await?;
         // That it is open says little where the one before was open too.
-        if !self.silent {
+        if !self.silent && !self.refused {
             self.queue.push_back(Event::Live);
         }
         self.ladder.resumed(Instant::now());
@@ -415,7 +442,7 @@ impl ListWatch {
     async fn follow(&mut self, mut stream: Stream) -> Result<(), Error> {
         let what = self.what("watch");
         // Where bookmarks come, silence means that the stream is dead. Otherwise the server's own end is waited for.
-        let silence = if stream.bookmarks || self.silent {
+        let silence = if self.bookmarks || self.silent {
             self.options.silence_max
         } else {
             Duration::from_secs(self.options.watch_time.end + 30)
@@ -444,6 +471,7 @@ impl ListWatch {
                 self.ended = lived;
                 if lived {
                     self.failures = 0;
+                    self.refused = false;
                 } else {
                     self.failures += 1;
                     let wait = self.wait(self.options.wait_max.min(Duration::from_secs(10)));
@@ -467,17 +495,21 @@ impl ListWatch {
                 return Err(error);
             }
         };
-        if std::mem::take(&mut self.silent) {
+        let change = Change::read(&what, &line, true)?;
+        if change.kind == Kind::Error {
+            self.ended = lived;
+            let error = refused(what, &change.object);
+            // A version that is gone says nothing of the watch that follows the list.
+            self.refused = !error.gone();
+            return Err(error);
+        }
+        if std::mem::take(&mut self.silent) | std::mem::take(&mut self.refused) {
             self.queue.push_back(Event::Live);
         }
-        let change = Change::read(&what, &line, true)?;
         match change.kind {
-            Kind::Error => {
-                self.ended = lived;
-                return Err(refused(what, &change.object));
-            }
+            Kind::Error => {}
             Kind::Bookmark => {
-                stream.bookmarks = true;
+                self.bookmarks = true;
                 self.queue.push_back(Event::Progress {
                     resource_version: change.version.clone(),
                 });
@@ -506,7 +538,8 @@ impl ListWatch {
         let stale = audit.stale;
         let queue = &mut self.queue;
         let seen = |object| {
-            queue.push_back(Event::Seen { object, gone: false });
+            let how = Sighting::Listed;
+            queue.push_back(Event::Seen { object, how });
         };
         match audit::look(&self.client, &self.resource, &self.options, audit, seen).await {
             Ok(Step::More(audit)) => self.state = State::Audit(audit),
@@ -571,10 +604,11 @@ impl ListWatch {
             Some(Ok(change)) if change.kind != Kind::Error => {
                 again.told = change.version;
                 if change.kind != Kind::Bookmark {
-                    self.queue.push_back(Event::Seen {
-                        object: change.object,
-                        gone: change.kind == Kind::Deleted,
-                    });
+                    let (object, how) = match change.kind {
+                        Kind::Deleted => (change.object, Sighting::Gone),
+                        _ => (change.object, Sighting::Told),
+                    };
+                    self.queue.push_back(Event::Seen { object, how });
                 }
                 if !again.is_done() {
                     self.again = Some(again);

@@ -4,12 +4,12 @@
 //! fetched once for each hash and kept while somebody uses it; schemas made from the same documents are the same
 //! schemas. So a hundred clusters of one version and one set of CRDs hold them once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Weak};
 
 use argosy_object::schema::Schemas;
 use argosy_object::{ContentHash, Value};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
@@ -183,41 +183,94 @@ pub async fn index(client: &Client) -> Result<Vec<Document>, Error> {
         .collect())
 }
 
-/// All schemas of the server, or those that another server with the same documents has given already.
+/// All schemas of the server, or those that another server with the same documents has given already. A document that the server
+/// fails to give (the extension server behind it is down, say) is missing with its kinds alone; `missing` remembers which those are,
+/// so that the others are not fetched again each time.
 ///
 /// # Errors
-/// If the index or one of the documents cannot be had. The schemas known before stay right for their kinds.
-pub async fn schemas(client: &Client) -> Result<Arc<Schemas>, Error> {
+/// If the index cannot be had, or no document, or the server goes away meanwhile. The schemas known before stay right for their kinds.
+pub async fn schemas(client: &Client, missing: &Mutex<BTreeSet<String>>) -> Result<Arc<Schemas>, Error> {
     let documents = index(client).await?;
-    // A document without a hash cannot be known to be the same; it is keyed by its server.
-    let key: Vec<String> = documents
-        .iter()
-        .map(|document| match document.hash() {
-            "" => format!("{} {}", client.server(), document.url),
-            hash => format!("{} {hash}", document.path),
-        })
-        .collect();
-    let key = ContentHash::of(key.join("\n").as_bytes());
-    if let Some(known) = SCHEMAS.lock().get(&key).and_then(Weak::upgrade) {
+    let mut lacking = BTreeSet::new();
+    let suspects = missing.lock().clone();
+    for document in &documents {
+        if suspects.contains(&document.path) && fetch(client, document).await?.is_none() {
+            lacking.insert(document.path.clone());
+        }
+    }
+    if let Some(known) = known(key(client, &documents, &lacking)) {
+        *missing.lock() = lacking;
         return Ok(known);
     }
-    let all = futures::stream::iter(documents)
+    let mut all = Slim::default();
+    let mut fetched = futures::stream::iter(documents.clone())
         .map(|document| async move {
-            let call = Call::get(format!("get schemas of {}", document.path), document.url);
-            let answer = client.call(&call).await?;
-            decode::<Slim>(&call.what, &answer.body)
+            let parts = fetch(client, &document).await;
+            (document.path, parts)
         })
-        .buffered(PARALLEL)
-        .try_fold(Slim::default(), async |mut all, document| {
-            all.absorb(document);
-            Ok(all)
-        })
-        .await?;
+        .buffered(PARALLEL);
+    let mut lacking = BTreeSet::new();
+    while let Some((path, parts)) = fetched.next().await {
+        match parts? {
+            Some(parts) => all.absorb(parts),
+            None => drop(lacking.insert(path)),
+        }
+    }
+    if !documents.is_empty() && lacking.len() == documents.len() {
+        return Err(Error::Answer {
+            call: "get schemas".to_owned(),
+            message: "the server gives none of its documents".to_owned(),
+        });
+    }
+    let key = key(client, &documents, &lacking);
+    *missing.lock() = lacking;
+    if let Some(known) = known(key) {
+        return Ok(known);
+    }
     let made = Schemas::from_openapi_v3([&all.into_value()]);
     let mut known = SCHEMAS.lock();
     known.retain(|_, schemas| schemas.strong_count() > 0);
     known.insert(key, Arc::downgrade(&made));
     Ok(made)
+}
+
+fn known(key: ContentHash) -> Option<Arc<Schemas>> {
+    SCHEMAS.lock().get(&key).and_then(Weak::upgrade)
+}
+
+/// What the schemas from these documents are known by.
+fn key(client: &Client, documents: &[Document], lacking: &BTreeSet<String>) -> ContentHash {
+    let had = documents
+        .iter()
+        .filter(|document| !lacking.contains(&document.path));
+    // A document without a hash cannot be known to be the same; it is keyed by its server.
+    let of_each = had.map(|document| match document.hash() {
+        "" => format!("{} {}", client.server(), document.url),
+        hash => format!("{} {hash}", document.path),
+    });
+    ContentHash::of(of_each.collect::<Vec<_>>().join("\n").as_bytes())
+}
+
+/// One document; none if it is this one that the server fails to give.
+async fn fetch(client: &Client, document: &Document) -> Result<Option<Slim>, Error> {
+    let call = Call::get(format!("get schemas of {}", document.path), document.url.clone());
+    let read = match client.call(&call).await {
+        Ok(answer) => decode::<Slim>(&call.what, &answer.body),
+        Err(error) => Err(error),
+    };
+    match read {
+        Ok(parts) => Ok(Some(parts)),
+        Err(error @ (Error::Answer { .. } | Error::Timeout { .. })) => {
+            tracing::debug!(server = client.server(), error = %error, "schemas are missing");
+            Ok(None)
+        }
+        // Who has too much to do says so of everything.
+        Err(error) if error.status().is_some() && error.code() != Some(429) => {
+            tracing::debug!(server = client.server(), error = %error, "schemas are missing");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

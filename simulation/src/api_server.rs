@@ -282,7 +282,7 @@ impl ApiServer {
         self.store.wake_all();
     }
 
-    /// Changes (or with `None` removes) an object behind the back of all watches, as a watch that lost an event would see it.
+    /// Puts (or with `None` removes) an object behind the back of all watches, as a watch that lost an event would see it.
     pub fn alter_silently(
         &mut self,
         group: &str,

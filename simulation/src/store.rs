@@ -208,7 +208,7 @@ impl Store {
         table.oldest = version;
     }
 
-    /// Changes an object where nobody sees it: a new version, and no event. For what watches miss.
+    /// Puts an object where nobody sees it: a new version, and no event. For what watches miss.
     pub(crate) fn alter_silently(
         &mut self,
         resource: &GroupResource,
@@ -220,12 +220,8 @@ impl Store {
         let table = self.table_mut(resource);
         match content {
             Some(content) => {
-                if let Some(entry) = table.objects.get_mut(key) {
-                    *entry = Entry {
-                        version,
-                        content: content(version),
-                    };
-                }
+                let content = content(version);
+                table.objects.insert(Key::from(key), Entry { version, content });
             }
             None => drop(table.objects.remove(key)),
         }

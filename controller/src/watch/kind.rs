@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use argosy_kube_io::list_watch::{Event, ListWatch, Looks, Options};
+use argosy_api::settings::RespectRbac;
+use argosy_kube_io::api;
+use argosy_kube_io::list_watch::{Event, ListWatch, Looks, Options, Sighting};
 use argosy_kube_io::target::Selection;
 use argosy_kube_io::{ApiResource, Client, Error};
 use argosy_livestate::{Deletion, Looked, Resource, Scope};
-use argosy_object::{Document, ResourceKey, Value, meta};
+use argosy_object::{Document, ResourceKey, Value};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
@@ -19,7 +21,8 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
         selection: Selection::namespace(&scope.namespace),
         ..shared.pace.kinds.clone()
     };
-    let mut events = ListWatch::new(client, resource.clone(), options, shared.lists.clone());
+    let lists = shared.lists.clone();
+    let mut events = ListWatch::new(client.clone(), resource.clone(), options, lists);
     // An object of the running list could not be read, so the list does not say what is missing.
     let mut torn = None;
     let mut looks = Looks::default();
@@ -27,30 +30,28 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
         let event = events.next().await;
         let mut missed = false;
         for looked in looks.due(&event) {
+            let (answer, agrees) = oneshot::channel();
             let looked = Looked {
                 at: looked.at,
                 count: looked.count,
                 seen: looked.seen,
+                strangers: looked.strangers,
             };
-            let (answer, agrees) = oneshot::channel();
             let message = Message::Audit(scope.clone(), looked, answer);
             if shared.inbox.send(message).await.is_err() {
                 return;
             }
             missed |= agrees.await == Ok(false);
         }
-        if missed {
+        if missed || looks.list_is_due() {
             // What else was missed is not known: the whole list says it.
             events.relist();
             continue;
         }
         let message = match event {
             Event::Progress { .. } | Event::Audit { .. } => continue,
-            Event::Seen { object, .. } => {
-                shared
-                    .unlike(&object, &scope)
-                    .into_iter()
-                    .for_each(|seen| looks.unlike(seen));
+            Event::Seen { object, how } => {
+                shared.look_at(&object, how, &scope, &mut looks);
                 continue;
             }
             Event::ListStart => {
@@ -68,7 +69,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
                 looks.listed(torn.is_none());
                 match torn.take() {
                     None => Message::ListEnd(scope.clone(), resource_version),
-                    Some(error) => Message::Failed(scope.clone(), error),
+                    Some(error) => Message::Unreadable(scope.clone(), error),
                 }
             }
             Event::Live => Message::Live(scope.clone()),
@@ -76,19 +77,26 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
                 Ok(resource) => Message::Upsert(resource),
                 Err(error) => {
                     warn!(cluster = shared.server, kind = %scope.kind, error = %error, "unreadable object");
-                    Message::Failed(scope.clone(), error)
+                    looks.unreadable();
+                    Message::Unreadable(scope.clone(), error)
                 }
             },
             Event::Deleted(bytes) => match shared.read_deleted(&bytes, &resource) {
                 Ok(deletion) => Message::Delete(deletion),
-                Err(error) => Message::Failed(scope.clone(), error),
+                Err(error) => {
+                    looks.unreadable();
+                    Message::Unreadable(scope.clone(), error)
+                }
             },
             Event::Failed(error) => {
                 debug!(cluster = shared.server, kind = %scope.kind, error = %error, "following a kind failed");
                 if error.kind_unknown() {
                     shared.rediscover.notify_one();
                 }
-                Message::Failed(scope.clone(), error)
+                match shared.left_out(&client, &resource, &scope, &error).await {
+                    true => Message::LeftOut(scope.clone(), error),
+                    false => Message::Failed(scope.clone(), error),
+                }
             }
         };
         if shared.inbox.send(message).await.is_err() {
@@ -97,7 +105,48 @@ pub(crate) async fn follow(shared: Arc<Shared>, client: Client, resource: ApiRes
     }
 }
 
+/// Who an object is.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    namespace: String,
+    name: String,
+    uid: String,
+    resource_version: String,
+}
+
+impl Metadata {
+    /// Reads it alone: the rest may be what it will, nested deeper than can be read for instance.
+    fn read(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(serde::Deserialize)]
+        struct Object {
+            metadata: Metadata,
+        }
+        serde_json::from_slice::<Object>(bytes).map(|object| object.metadata)
+    }
+}
+
 impl Shared {
+    /// Whether a refusal means that the kind is to be left out. Where the settings are strict, the server is asked once more: a list may
+    /// be refused for other reasons than the account's rights.
+    async fn left_out(&self, client: &Client, resource: &ApiResource, scope: &Scope, error: &Error) -> bool {
+        if !(error.forbidden() || error.unauthorized()) {
+            return false;
+        }
+        let respect = self.rules.borrow().respect_rbac;
+        match respect {
+            RespectRbac::Off => false,
+            RespectRbac::Normal => true,
+            RespectRbac::Strict => {
+                let asked = api::may_list(client, resource, &scope.namespace).await;
+                if let Err(error) = &asked {
+                    warn!(cluster = self.server, kind = %scope.kind, error = %error, "permissions cannot be checked");
+                }
+                asked.is_ok_and(|allowed| !allowed)
+            }
+        }
+    }
+
     /// Reads one object and finds the Application that tracks it.
     fn read(&self, bytes: &[u8], resource: &ApiResource) -> Result<Box<Resource>, Error> {
         let rules = self.rules.borrow().clone();
@@ -109,46 +158,45 @@ impl Shared {
             let app = (rules.owner)(&label, &|| object.document().value());
             Box::new(Resource::arrived(&object, &label, app))
         })
-        .map_err(|error| Error::Answer {
-            call: format!("read a {} of {}", resource.kind, self.server),
-            message: error.to_string(),
-        })
-    }
-
-    /// Reads who is gone.
-    fn read_deleted(&self, bytes: &[u8], resource: &ApiResource) -> Result<Deletion, Error> {
-        let api_version = resource.api_version();
-        Document::read(bytes, |object| {
-            let label = object.stamped(&api_version, &resource.kind).label();
-            Deletion {
-                key: meta::key(&label),
-                uid: meta::uid(&label).to_owned(),
-                resource_version: meta::resource_version(&label).to_owned(),
+        .map_err(|error| {
+            let Metadata { namespace, name, .. } = Metadata::read(bytes).unwrap_or_default();
+            let place = if namespace.is_empty() {
+                name
+            } else {
+                format!("{namespace}/{name}")
+            };
+            Error::Answer {
+                call: format!("{} {place} of {}", resource.kind, self.server),
+                message: argosy_runtime::log::chain(&error),
             }
         })
-        .map_err(|error| Error::Answer {
+    }
+
+    /// Reads who is gone. Whatever else the object is, it need not be understood for that.
+    fn read_deleted(&self, bytes: &[u8], resource: &ApiResource) -> Result<Deletion, Error> {
+        let gone = Metadata::read(bytes).map_err(|error| Error::Answer {
             call: format!("watch {} of {}", resource.kind, self.server),
             message: error.to_string(),
+        })?;
+        Ok(Deletion {
+            key: ResourceKey::new(&*resource.group, &*resource.kind, gone.namespace, gone.name),
+            uid: gone.uid,
+            resource_version: gone.resource_version,
         })
     }
 
-    /// The place and version of an object that was there, if it is known in an older version. News of it may be on their way.
-    fn unlike(&self, bytes: &[u8], scope: &Scope) -> Option<(ResourceKey, String)> {
-        let seen = Document::read(bytes, |object| {
-            let text = |name| object.str_at(&["metadata", name]).unwrap_or_default().to_owned();
-            let key = ResourceKey::new(
-                &*scope.kind.group,
-                &*scope.kind.kind,
-                text("namespace"),
-                text("name"),
-            );
-            (key, text("resourceVersion"))
-        });
-        let (key, version) = seen.ok()?;
-        self.snapshot
-            .load()
-            .is_behind(&key, &version)
-            .then_some((key, version))
+    /// Remembers an object that a look has told of, if it is known in an older version or, listed, not at all. News of it may be on
+    /// their way.
+    fn look_at(&self, bytes: &[u8], how: Sighting, scope: &Scope, looks: &mut Looks<ResourceKey>) {
+        let Ok(seen) = Metadata::read(bytes) else { return };
+        let kind = &scope.kind;
+        let key = ResourceKey::new(&*kind.group, &*kind.kind, seen.namespace, seen.name);
+        let snapshot = self.snapshot.load();
+        if snapshot.is_behind(&key, &seen.resource_version) {
+            looks.unlike((key, seen.resource_version));
+        } else if how == Sighting::Listed && !snapshot.contains(&key) {
+            looks.stranger((key, seen.uid));
+        }
     }
 
     /// What live state keeps of an object.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use argosy_api::settings::RespectRbac;
 use argosy_api::v1alpha1::ApplicationDestination;
 use argosy_controller::DirtySink;
 use argosy_controller::clusters::{Cluster, Clusters, DestinationError, Pace, Rules, Setup, Status};
@@ -48,6 +49,8 @@ struct Told {
 }
 
 impl DirtySink for Told {
+    fn untracked(&self, _: &str, _: &str) {}
+
     fn touched(&self, _: &str, app: &str, key: &ResourceKey) {
         self.touched
             .lock()
@@ -129,6 +132,7 @@ fn rules(label: &'static str) -> Rules {
         owner: Arc::new(move |object, _| meta::label(object, label).map(Arc::from)),
         watched: Arc::new(|_, kind| kind.kind != "Secret"),
         matters: Arc::new(|_, _| true),
+        respect_rbac: RespectRbac::Off,
         in_cluster_enabled: true,
     }
 }

@@ -9,6 +9,13 @@
 //! | a streamed list never comes to its end | [`a_list_that_takes_longer_than_a_watch_may_last_comes_in_pages`] |
 //! | definitions of kinds are odd or broken | [`odd_definitions_hurt_only_themselves`] |
 //! | objects of the control plane cannot be read | [`objects_that_cannot_be_read_hurt_only_themselves`] |
+//! | most kinds hang at once | [`kinds_that_hang_leave_the_lists_to_the_others`] |
+//! | an object cannot be read | [`an_object_that_cannot_be_read_is_told_until_it_is_gone`] |
+//! | a watch is ended with an error, again and again | [`a_watch_that_ends_with_an_error_is_not_followed`] |
+//! | a streamed list is ended with 410 | [`a_streamed_list_that_expires_comes_in_pages`] |
+//! | an account may not list a kind | [`kinds_that_the_account_may_not_list_are_left_out_on_demand`] |
+//! | a definition goes and another takes its kind | [`a_kind_that_comes_back_elsewhere_is_followed_there`] |
+//! | a document of schemas cannot be had | [`a_document_of_schemas_is_missing_alone`] |
 //!
 //! What a watch was not told is in [`missed`].
 //!
@@ -20,13 +27,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use argosy_api::settings::RespectRbac;
 use argosy_api::v1alpha1::ApplicationDestination;
 use argosy_controller::DirtySink;
 use argosy_controller::clusters::{Cluster, Clusters, Pace, Rules, Setup, Status};
 use argosy_kube_io::client::Options;
-use argosy_kube_io::list_watch;
+use argosy_kube_io::list_watch::{self, Event, ListWatch};
 use argosy_kube_io::target::{Delete, Patch, Propagation, Selection, Write};
-use argosy_kube_io::{ApiResource, ClusterAuth, Target, api, auth, connect};
+use argosy_kube_io::{ApiResource, Budget, ClusterAuth, Target, api, auth, connect, openapi};
 use argosy_object::{GroupKind, GroupVersionKind, ResourceKey, Value, meta};
 use argosy_runtime::tasks::Tasks;
 use argosy_simulation::fault::{Fault, Rule};
@@ -43,6 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Nobody;
 
 impl DirtySink for Nobody {
+    fn untracked(&self, _: &str, _: &str) {}
     fn touched(&self, _: &str, _: &str, _: &ResourceKey) {}
     fn cluster_changed(&self, _: &str) {}
 }
@@ -52,8 +61,19 @@ struct World {
     simulated: Simulated,
     target: Target,
     cluster: Cluster,
-    _clusters: Arc<Clusters>,
+    clusters: Arc<Clusters>,
     _tasks: Tasks,
+}
+
+/// Everything is looked at; the label `app` names the Application.
+fn rules() -> Rules {
+    Rules {
+        owner: Arc::new(|object, _| meta::label(object, "app").map(Arc::from)),
+        watched: Arc::new(|_, _| true),
+        matters: Arc::new(|_, _| true),
+        respect_rbac: RespectRbac::Off,
+        in_cluster_enabled: true,
+    }
 }
 
 /// A server whose watches tell of themselves every second.
@@ -85,12 +105,7 @@ impl World {
             client,
             namespace: NAMESPACE.to_owned(),
             sink: Arc::new(Nobody),
-            rules: Rules {
-                owner: Arc::new(|object, _| meta::label(object, "app").map(Arc::from)),
-                watched: Arc::new(|_, _| true),
-                matters: Arc::new(|_, _| true),
-                in_cluster_enabled: true,
-            },
+            rules: rules(),
             owns: Arc::new(|_| true),
             fence: None,
             policy: auth::Policy::default(),
@@ -110,7 +125,7 @@ impl World {
             simulated,
             target,
             cluster: cluster.unwrap(),
-            _clusters: clusters,
+            clusters,
             _tasks: tasks,
         }
     }
@@ -264,6 +279,274 @@ async fn a_kind_that_hangs_is_degraded_alone() {
     })
     .await;
     assert!(matches!(world.cluster.status(), Status::Synced { .. }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kinds_that_hang_leave_the_lists_to_the_others() {
+    let pace = list_watch::Options {
+        // Longer than anybody waits here.
+        answer_max: Duration::from_secs(3600),
+        ..brisk()
+    };
+    let map = config_map("beside", "first");
+    let world = World::new(pace, async |simulated, target| {
+        create(target, &api::config_maps(), &map).await;
+        simulated.with(|server| {
+            let faults = server.faults();
+            // Clusters are read from Secrets.
+            let forever = Duration::from_secs(3600);
+            let delays = [
+                ("configmaps", Duration::ZERO),
+                ("secrets", Duration::ZERO),
+                ("", forever),
+            ];
+            for (plural, delay) in delays {
+                for verb in ["list", "watch"] {
+                    faults.add(rule(verb, plural, Fault::Delay(delay)));
+                }
+            }
+        });
+    })
+    .await;
+    until("the one kind that answers to be listed", || {
+        world.has_map("beside")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_cannot_be_read_is_told_until_it_is_gone() {
+    let pace = list_watch::Options {
+        watch_time: 1..2,
+        audit_pause: Duration::ZERO,
+        ..brisk()
+    };
+    let maps = GroupKind::new("", "ConfigMap");
+    let world = World::new(pace, async |_, target| create_map(target, "a").await).await;
+    world.synced().await;
+    let alter = |map: Option<&Value>| {
+        world
+            .simulated
+            .with(|server| server.alter_silently("", "configmaps", "default", "deep", map));
+    };
+    // Nested deeper than anybody reads.
+    let mut deep = json!("text");
+    for _ in 0..200 {
+        deep = json!([deep]);
+    }
+    let mut map = config_map("deep", "first");
+    map["metadata"]["uid"] = json!("deep");
+    map["data"] = deep;
+    alter(Some(&map));
+    until("the object to be noticed", || {
+        world.cluster.kind_failure(&maps).is_some()
+    })
+    .await;
+    let failure = world.cluster.kind_failure(&maps).unwrap();
+    assert!(failure.message.contains("ConfigMap default/deep"), "{failure:?}");
+    assert!(failure.listed, "what was known is not all there is any more");
+    create_map(&world.target, "b").await;
+    until("changes to be followed all the same", || world.has_map("b")).await;
+    // Watches go on meanwhile, and none of them says that all is well.
+    let watches = world.watches("configmaps");
+    until("watches to begin anew", || {
+        assert!(world.cluster.kind_failure(&maps).is_some());
+        world.watches("configmaps") > watches + 1
+    })
+    .await;
+
+    alter(None);
+    until("the kind to be known whole", || {
+        world.cluster.kind_failures().is_empty()
+    })
+    .await;
+}
+
+/// What following the ConfigMaps of a server tells until `last`, objects and bookmarks left out.
+async fn told(
+    simulated: &Simulated,
+    options: list_watch::Options,
+    last: impl Fn(&[&str]) -> bool,
+) -> Vec<&'static str> {
+    let file = kubeconfig(simulated);
+    let auth = ClusterAuth::kubeconfig(Some(file.path()), None).await.unwrap();
+    let client = connect(auth, Options::default()).await.unwrap();
+    let mut events = ListWatch::new(client, api::config_maps(), options, Budget::new(0));
+    let mut told = Vec::new();
+    while !last(&told) {
+        match tokio::time::timeout(PATIENCE, events.next()).await.unwrap() {
+            Event::ListStart => told.push("list"),
+            Event::ListEnd { .. } => told.push("end"),
+            Event::Live => told.push("live"),
+            Event::Failed(_) => told.push("failed"),
+            _ => {}
+        }
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_ends_with_an_error_is_not_followed() {
+    let simulated = Simulated::serve(server(), Transport::Tls).await.unwrap();
+    simulated.with(|server| {
+        let fault = Fault::FailWatch { events: 0, code: 500 };
+        let rule = Rule {
+            times: Some(3),
+            ..rule("watch", "configmaps", fault)
+        };
+        server.faults().add(rule);
+    });
+    let pace = list_watch::Options {
+        streaming: false,
+        ..brisk()
+    };
+    let is_live_again = |told: &[&str]| told.contains(&"failed") && told.last() == Some(&"live");
+    let told = told(&simulated, pace, is_live_again).await;
+    assert_eq!(
+        told,
+        ["list", "end", "live", "failed", "failed", "failed", "live"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_streamed_list_that_expires_comes_in_pages() {
+    let simulated = Simulated::serve(server(), Transport::Tls).await.unwrap();
+    simulated.with(|server| {
+        let fault = Fault::FailWatch { events: 0, code: 410 };
+        server.faults().add(once("watch", "configmaps", fault));
+    });
+    let told = told(&simulated, brisk(), |told| told.contains(&"live")).await;
+    assert_eq!(told, ["list", "list", "end", "live"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kinds_that_the_account_may_not_list_are_left_out_on_demand() {
+    let ingresses = GroupKind::new("networking.k8s.io", "Ingress");
+    let world = World::new(brisk(), async |simulated, _| {
+        simulated.with(|server| {
+            for verb in ["list", "watch"] {
+                server
+                    .faults()
+                    .add(rule(verb, "ingresses", Fault::Error(403, None)));
+            }
+        });
+    })
+    .await;
+    world.synced().await;
+    let failure = || world.cluster.kind_failure(&ingresses);
+    assert!(!failure().unwrap().left_out);
+    let kinds = world.cluster.watched_kinds();
+    let respect = |respect_rbac| {
+        world.clusters.set_rules(Rules {
+            respect_rbac,
+            ..rules()
+        });
+    };
+    respect(RespectRbac::Normal);
+    until("the kind to be left out", || {
+        failure().is_some_and(|failure| failure.left_out)
+    })
+    .await;
+    assert_eq!(world.cluster.watched_kinds(), kinds - 1);
+    // The server says that the account may: the refusal has another reason.
+    respect(RespectRbac::Strict);
+    until("the refusal to be a fault", || {
+        failure().is_some_and(|failure| !failure.left_out)
+    })
+    .await;
+    world.mend();
+    until("the kind to be followed", || failure().is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_that_comes_back_elsewhere_is_followed_there() {
+    let definition = |plural: &str| {
+        let names = json!({"kind": "Widget", "plural": plural, "singular": plural.trim_end_matches('s')});
+        let schema =
+            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.example.com")},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": names,
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]},
+        })
+    };
+    let widget = |name: &str| json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"namespace": "default", "name": name}});
+    let widgets = |plural| ApiResource::known("example.com", "v1", "Widget", plural, true);
+    let definitions = api::custom_resource_definitions();
+    let world = World::new(brisk(), async |_, target| {
+        create(target, &definitions, &definition("widgets")).await
+    })
+    .await;
+    world.synced().await;
+    let has = |name: &str| {
+        let key = ResourceKey::new("example.com", "Widget", "default", name);
+        world.cluster.snapshot().get(&key).is_some()
+    };
+    create(&world.target, &widgets("widgets"), &widget("first")).await;
+    until("the kind to be followed", || has("first")).await;
+
+    let delete = Delete {
+        propagation: Propagation::Background,
+        ..Delete::default()
+    };
+    world
+        .target
+        .delete(&definitions, "", "widgets.example.com", &delete)
+        .await
+        .unwrap();
+    while world
+        .target
+        .get(&definitions, "", "widgets.example.com")
+        .await
+        .unwrap()
+        .is_some()
+    {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    // Before anybody has asked which kinds there are now.
+    create(&world.target, &definitions, &definition("gadgets")).await;
+    until("the first to be gone", || !has("first")).await;
+    let create_second = async || {
+        let (gadgets, second) = (widgets("gadgets"), widget("second"));
+        world
+            .target
+            .create(&gadgets, &second, &Write::default())
+            .await
+            .is_ok()
+    };
+    while !create_second().await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    until("the other to be followed", || has("second")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_of_schemas_is_missing_alone() {
+    let simulated = Simulated::serve(server(), Transport::Tls).await.unwrap();
+    let file = kubeconfig(&simulated);
+    let auth = ClusterAuth::kubeconfig(Some(file.path()), None).await.unwrap();
+    let client = connect(auth, Options::default()).await.unwrap();
+    let broken = Rule {
+        path: "/openapi/v3/apis/batch/v1".to_owned(),
+        ..rule("", "", Fault::Error(503, None))
+    };
+    simulated.with(|server| server.faults().add(broken));
+    let missing = parking_lot::Mutex::default();
+    let (job, deployment) = (
+        GroupVersionKind::new("batch", "v1", "Job"),
+        GroupVersionKind::new("apps", "v1", "Deployment"),
+    );
+    let schemas = async || openapi::schemas(&client, &missing).await.unwrap();
+    let first = schemas().await;
+    assert!(first.root(&job).is_none() && first.root(&deployment).is_some());
+    assert_eq!(missing.lock().iter().collect::<Vec<_>>(), ["apis/batch/v1"]);
+    assert!(Arc::ptr_eq(&first, &schemas().await), "nothing has changed");
+
+    simulated.with(|server| server.faults().clear());
+    let whole = schemas().await;
+    assert!(whole.root(&job).is_some() && whole.root(&deployment).is_some());
+    assert!(missing.lock().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

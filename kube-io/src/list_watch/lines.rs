@@ -19,7 +19,6 @@ pub(super) struct Stream {
     lines: Lines,
     _slot: WatchSlot,
     pub(super) started: Instant,
-    pub(super) bookmarks: bool,
 }
 
 /// Opens it.
@@ -31,7 +30,6 @@ pub(super) async fn open(client: Client, call: Call) -> Result<Stream, Error> {
         lines: Lines::default(),
         _slot: slot,
         started: Instant::now(),
-        bookmarks: false,
     })
 }
 
@@ -79,10 +77,7 @@ impl Lines {
 
     fn next(&mut self) -> Option<Bytes> {
         loop {
-            let found = self.buffer[self.searched..]
-                .iter()
-                .position(|byte| *byte == b'\n');
-            let Some(found) = found else {
+            let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
                 self.searched = self.buffer.len();
                 return None;
             };
@@ -150,9 +145,37 @@ struct PeekAnnotations {
     initial_end: Option<String>,
 }
 
+/// How API servers write what happens most.
+const USUAL: [(&[u8], Kind); 3] = [
+    (br#"{"type":"MODIFIED","object":"#, Kind::Applied),
+    (br#"{"type":"ADDED","object":"#, Kind::Applied),
+    (br#"{"type":"DELETED","object":"#, Kind::Deleted),
+];
+
 impl Change {
     /// Reads a line. Versions of single objects are looked for only if `versions` (it costs another pass over the object).
     pub(super) fn read(what: &str, line: &Bytes, versions: bool) -> Result<Change, Error> {
+        match versions.then(|| Self::usual(line)).flatten() {
+            Some(change) => Ok(change),
+            None => Self::any(what, line, versions),
+        }
+    }
+
+    /// Reads a line that looks as usual in one pass over its object instead of two.
+    fn usual(line: &Bytes) -> Option<Change> {
+        let begins = |(start, kind)| Some((line.strip_prefix(start)?, kind));
+        let (rest, kind) = USUAL.into_iter().find_map(begins)?;
+        let object = line.slice_ref(rest.strip_suffix(b"}")?);
+        let peek: Peek<'_> = serde_json::from_slice(&object).ok()?;
+        Some(Change {
+            kind,
+            version: peek.metadata.resource_version.to_owned(),
+            initial_end: false,
+            object,
+        })
+    }
+
+    fn any(what: &str, line: &Bytes, versions: bool) -> Result<Change, Error> {
         let fail = |error: serde_json::Error| Error::Answer {
             call: what.to_owned(),
             message: error.to_string(),

@@ -5,17 +5,19 @@
 
 use argosy_object::Document;
 
-use super::Event;
+use super::{Event, number};
 
-/// What a look has told, about objects that are called `K`.
+/// What a look at the server has told of one kind, whose objects are told apart by `K`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked<K> {
     /// At this version.
     pub at: String,
     /// So many objects there were.
     pub count: Option<u64>,
-    /// Objects that were there, or went, and at which versions.
+    /// Objects that were there, or went, at these versions, and are not known so.
     pub seen: Vec<(K, String)>,
+    /// Objects that were there and are not known, with their uids.
+    pub strangers: Vec<(K, String)>,
 }
 
 /// The looks at one kind.
@@ -23,13 +25,17 @@ pub struct Looks<K> {
     waiting: Vec<Looked<K>>,
     /// Objects that are not known as they were seen. The next look is about them.
     unlike: Vec<(K, String)>,
-    /// Lists in a row that could not be read whole.
+    /// Objects that are not known, and their uids.
+    strangers: Vec<(K, String)>,
+    /// Lists in a row that could not be read whole, or one if an object could not be read since the last list.
     torn: u32,
     /// So many counts are not compared.
     passed_over: u32,
+    /// It is time to see whether a list can be read whole now.
+    list_is_due: bool,
 }
 
-/// Counts that are passed over after lists that could not be read whole: twice as many each time, up to this power of two.
+/// Counts that pass before the next list, after lists that could not be read whole: twice as many each time, up to this power of two.
 const PASSED_OVER_MAX: u32 = 6;
 
 impl<K> Default for Looks<K> {
@@ -37,8 +43,10 @@ impl<K> Default for Looks<K> {
         Looks {
             waiting: Vec::new(),
             unlike: Vec::new(),
+            strangers: Vec::new(),
             torn: 0,
             passed_over: 0,
+            list_is_due: false,
         }
     }
 }
@@ -57,6 +65,11 @@ impl<K> Looks<K> {
         self.unlike.retain(|(unlike, _)| unlike != key);
     }
 
+    /// An object was seen that is not known.
+    pub fn stranger(&mut self, seen: (K, String)) {
+        self.strangers.push(seen);
+    }
+
     /// A list has come to its end. Where an object of it could not be read the count will differ, and another list would most
     /// likely find the same.
     pub fn listed(&mut self, whole: bool) {
@@ -65,6 +78,18 @@ impl<K> Looks<K> {
             0 => 0,
             torn => 1 << torn,
         };
+    }
+
+    /// An object that has changed cannot be read. What is known of the kind is not all there is until a list says so.
+    pub fn unreadable(&mut self) {
+        if self.torn == 0 {
+            self.listed(false);
+        }
+    }
+
+    /// Whether the kind is to be listed because what could not be read may be readable by now.
+    pub fn list_is_due(&mut self) -> bool {
+        std::mem::take(&mut self.list_is_due)
     }
 
     /// What can be compared now that `event` is about to be told.
@@ -77,13 +102,19 @@ impl<K> Looks<K> {
             } => {
                 let passes_over = count.is_some() && self.passed_over > 0;
                 self.passed_over -= u32::from(passes_over);
+                self.list_is_due = count.is_some() && self.torn > 0 && !passes_over;
                 let mut looked = Looked {
                     at: resource_version.clone(),
-                    count: count.filter(|_| !passes_over),
+                    count: count.filter(|_| self.torn == 0),
                     seen: std::mem::take(&mut self.unlike),
+                    strangers: std::mem::take(&mut self.strangers),
                 };
+                if self.torn > 0 {
+                    // What cannot be read is not known.
+                    looked.strangers.clear();
+                }
                 if count.is_some() {
-                    // One of them is enough to wait for.
+                    // One of them is enough to wait for. Who was a stranger earlier may have gone by the time of this one.
                     looked
                         .seen
                         .extend(self.waiting.drain(..).flat_map(|earlier| earlier.seen));
@@ -98,6 +129,7 @@ impl<K> Looks<K> {
             Event::ListStart => {
                 self.waiting.clear();
                 self.unlike.clear();
+                self.strangers.clear();
                 Vec::new()
             }
             _ => self
@@ -110,7 +142,6 @@ impl<K> Looks<K> {
 
 /// Whether everything up to this version has been told when `event` is about to be.
 fn passes(event: &Event, version: &str) -> bool {
-    let number = |text: &str| text.parse::<u64>().ok();
     match event {
         Event::Progress { resource_version } => number(resource_version) >= number(version),
         Event::Applied(bytes) | Event::Deleted(bytes) => {
@@ -168,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_told_already_is_compared_at_once() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::<ResourceKey>::default();
         looks.unlike(map("a"));
         let due = looks.due(&audit("20", None, true));
         assert_eq!(due[0].seen, [map("a")]);
@@ -177,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_count_takes_over_what_earlier_looks_wait_with() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::<ResourceKey>::default();
         looks.unlike(map("a"));
         looks.due(&audit("20", None, false));
         looks.unlike(map("b"));
@@ -188,23 +219,44 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_rare_where_lists_cannot_be_read_whole() {
+    fn lists_are_rare_where_they_cannot_be_read_whole() {
         let mut looks = Looks::<ResourceKey>::default();
-        let mut until_compared = |whole| {
+        let mut until_listed = |whole| {
             looks.listed(whole);
-            let compared = |_: &i32| looks.due(&audit("20", Some(3), true))[0].count.is_some();
-            (0..100).find(compared)
+            let due = |_: &i32| {
+                let looked = looks.due(&audit("20", Some(3), true));
+                assert_eq!(
+                    looked[0].count.is_some(),
+                    whole,
+                    "a count differs where something is missing"
+                );
+                looks.list_is_due()
+            };
+            (0..100).find(due)
         };
         for counts in [2, 4, 8, 16, 32, 64, 64] {
-            assert_eq!(until_compared(false), Some(counts));
+            assert_eq!(until_listed(false), Some(counts));
         }
-        assert_eq!(until_compared(true), Some(0));
-        assert_eq!(until_compared(false), Some(2));
+        assert_eq!(until_listed(true), None);
+        assert_eq!(until_listed(false), Some(2));
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_has_the_kind_listed_in_time() {
+        let mut looks = Looks::<ResourceKey>::default();
+        for _ in 0..3 {
+            looks.unreadable();
+        }
+        let due = |_: &i32| {
+            looks.due(&audit("20", Some(3), true));
+            looks.list_is_due()
+        };
+        assert_eq!((0..100).find(due), Some(2));
     }
 
     #[test]
     fn a_list_takes_the_place_of_all_looks() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::<ResourceKey>::default();
         looks.unlike(map("a"));
         looks.due(&audit("20", Some(1), false));
         looks.due(&Event::ListStart);

@@ -82,9 +82,9 @@ pub(crate) async fn discovery_finds_what_is_served(client: &Client) {
 }
 
 pub(crate) async fn schemas_of_two_clients_are_one(cluster: &Cluster, client: &Client) {
-    let first = openapi::schemas(client).await.unwrap();
+    let first = openapi::schemas(client, &Default::default()).await.unwrap();
     let other = crate::client(cluster).await;
-    let second = openapi::schemas(&other).await.unwrap();
+    let second = openapi::schemas(&other, &Default::default()).await.unwrap();
     assert!(Arc::ptr_eq(&first, &second));
     let deployment = first
         .root(&GroupVersionKind::new("apps", "v1", "Deployment"))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use argosy_api::settings::RespectRbac;
 use argosy_api::v1alpha1::ApplicationDestination;
 use argosy_controller::DirtySink;
 use argosy_controller::clusters::{Cluster, Clusters, Pace, Rules, Setup};
@@ -50,6 +51,7 @@ pub(crate) struct Args {
 struct Nobody;
 
 impl DirtySink for Nobody {
+    fn untracked(&self, _: &str, _: &str) {}
     fn touched(&self, _: &str, _: &str, _: &ResourceKey) {}
     fn cluster_changed(&self, _: &str) {}
 }
@@ -141,6 +143,7 @@ async fn follow(servers: &Servers, dir: &Path, faster: u32, tasks: &Tasks) -> Re
             owner: Arc::new(|object, _| app_of(object)),
             watched: Arc::new(|_, _| true),
             matters: Arc::new(|_, _| true),
+            respect_rbac: RespectRbac::Off,
             in_cluster_enabled: true,
         },
         owns: Arc::new(|_| true),

@@ -6,20 +6,27 @@
 //! | an update reaches other watches and not ours | [`an_update_that_one_watch_was_not_told_is_found_by_another`] |
 //! | a watch does not get on, and says so | [`a_watch_that_stalls_is_found_by_the_version_of_a_count`] |
 //! | a watch is behind in versions and not in objects | [`a_watch_that_has_nothing_to_say_is_no_alarm`] |
+//! | the same of the control plane's own kinds | [`the_control_planes_own_kinds_are_counted_too`] |
 //! | an update never reaches any watch | [`an_update_behind_the_watch_is_found_by_its_version`] |
 //! | the same of an Application or another object of the control plane | [`what_a_watch_of_the_control_plane_was_not_told_is_found`] |
+//! | one object goes and another comes, and no watch is told | [`an_exchange_behind_the_watch_is_found_by_a_stranger`] |
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use argosy_kube_io::api::{Change, TypedWatch};
+use argosy_kube_io::client::Options;
 use argosy_kube_io::target::{Patch, Selection, Write};
-use argosy_kube_io::{api, list_watch};
+use argosy_kube_io::{ClusterAuth, Target, api, connect, list_watch};
 use argosy_object::{ResourceKey, Value, meta};
 use argosy_simulation::fault::Fault;
+use argosy_simulation::serve::Transport;
 use serde_json::json;
 
-use super::{PATIENCE, World, brisk, change_map, config_map, create, create_map, delete_map, rule, until};
+use super::{
+    PATIENCE, Simulated, World, brisk, change_map, config_map, create, create_map, delete_map, kubeconfig,
+    rule, server, until,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_behind_the_watch_is_found_by_counting() {
@@ -78,6 +85,59 @@ async fn an_update_behind_the_watch_is_found_by_its_version() {
         known.document.str_at(&["data", "lost"]).as_deref() == Some("and found")
     };
     until("the change to be found", found).await;
+    assert_eq!(world.cluster.audit_mismatches(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_control_planes_own_kinds_are_counted_too() {
+    let pace = list_watch::Options {
+        watch_time: 1..2,
+        audit_pause: Duration::ZERO,
+        ..brisk()
+    };
+    let simulated = Simulated::serve(server(), Transport::Tls).await.unwrap();
+    let file = kubeconfig(&simulated);
+    let auth = ClusterAuth::kubeconfig(Some(file.path()), None).await.unwrap();
+    let client = connect(auth, Options::default()).await.unwrap();
+    let target = Target::new(client.clone());
+    create_map(&target, "stays").await;
+    create_map(&target, "goes").await;
+    let mut watch = TypedWatch::<Value>::paced(client, api::config_maps(), pace);
+    let mut hidden = false;
+    loop {
+        match tokio::time::timeout(PATIENCE, watch.next()).await.unwrap() {
+            Change::Synced if !hidden => {
+                hidden = true;
+                simulated.with(|server| server.alter_silently("", "configmaps", "default", "goes", None));
+            }
+            Change::Deleted(place) => {
+                assert_eq!(place.name, "goes");
+                break;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exchange_behind_the_watch_is_found_by_a_stranger() {
+    let pace = list_watch::Options {
+        watch_time: 3..4,
+        audit_pause: Duration::ZERO,
+        versions_pause: Duration::ZERO,
+        ..brisk()
+    };
+    let world = World::new(pace, async |_, target| create_map(target, "goes").await).await;
+    world.synced().await;
+    until("it to be seen", || world.has_map("goes")).await;
+    let mut comes = config_map("comes", "first");
+    comes["metadata"]["uid"] = json!("comes");
+    world.simulated.with(|server| {
+        server.alter_silently("", "configmaps", "default", "goes", None);
+        server.alter_silently("", "configmaps", "default", "comes", Some(&comes));
+    });
+    until("the exchange to be found", || world.has_map("comes")).await;
+    assert!(!world.has_map("goes"));
     assert_eq!(world.cluster.audit_mismatches(), 1);
 }
 
