@@ -317,7 +317,7 @@ async fn kinds_that_hang_leave_the_lists_to_the_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_that_cannot_be_read_is_told_until_it_is_gone() {
     let pace = list_watch::Options {
-        watch_time: 1..2,
+        watch_time: 3..4,
         audit_pause: Duration::ZERO,
         ..brisk()
     };

@@ -91,7 +91,7 @@ async fn an_update_behind_the_watch_is_found_by_its_version() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_control_planes_own_kinds_are_counted_too() {
     let pace = list_watch::Options {
-        watch_time: 1..2,
+        watch_time: 3..4,
         audit_pause: Duration::ZERO,
         ..brisk()
     };
