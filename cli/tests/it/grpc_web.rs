@@ -10,6 +10,8 @@ use crate::remote::{PASSWORD, Person, words, world};
 /// Sends HTTP/1 on to the server, without `prefix` before its paths, and hangs up on HTTP/2. It lives as long as the test's
 /// process.
 fn proxy(prefix: &'static str) -> String {
+    // Nobody is to wait at the proxy until the server is there.
+    world();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
