@@ -107,10 +107,13 @@ pub struct Work {
     pub waited: Duration,
 }
 
+/// Tells the group of an Application; none if it does not matter.
+pub type GroupOf = Box<dyn Fn(&AppKey) -> Option<String> + Send + Sync>;
+
 /// What may take long together: Applications of one cluster, whose API server may be slow.
 pub struct Groups {
-    /// The group of an Application; none if it does not matter.
-    pub of: Box<dyn Fn(&AppKey) -> Option<String> + Send + Sync>,
+    /// Which group an Application is of.
+    pub of: GroupOf,
     /// So many of a group may be in hand at a time.
     pub most: usize,
 }
