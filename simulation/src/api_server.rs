@@ -88,7 +88,7 @@ impl ApiServer {
     #[must_use]
     pub fn new(options: Options, now: Timestamp) -> Self {
         let mut server = Self {
-            store: Store::new(options.history_max),
+            store: Store::new(options.history_max, options.seed),
             registry: Registry::builtin(),
             documents: Documents::default(),
             users: access::default_users(),
@@ -319,6 +319,12 @@ impl ApiServer {
             (None, None) => return,
         }
         self.store.leave_unheard(&resource);
+    }
+
+    /// From now on the watches that are open do not hear of so many of a hundred changes, by chance. Watches that begin later, from
+    /// before such a change, do.
+    pub fn lose_changes(&mut self, percent: u8) {
+        self.store.loss_percent = percent;
     }
 
     /// Puts an object of a population in place without history. Kinds of CustomResourceDefinitions must be served already.

@@ -103,15 +103,20 @@ pub(crate) struct Store {
     version: u64,
     tables: BTreeMap<GroupResource, Table>,
     history_max: usize,
+    /// Of a hundred changes so many are left unheard, by chance.
+    pub(crate) loss_percent: u8,
+    chance: fastrand::Rng,
 }
 
 impl Store {
     /// `history_max`: how many changes of each kind are remembered.
-    pub(crate) fn new(history_max: usize) -> Self {
+    pub(crate) fn new(history_max: usize, seed: u64) -> Self {
         Self {
             version: 1,
             tables: BTreeMap::new(),
             history_max,
+            loss_percent: 0,
+            chance: fastrand::Rng::with_seed(seed ^ 0x1055),
         }
     }
 
@@ -137,11 +142,16 @@ impl Store {
         self.tables.iter()
     }
 
+    /// Whether the next change is left unheard.
+    fn loses(&mut self) -> bool {
+        self.loss_percent > 0 && self.chance.u8(..100) < self.loss_percent
+    }
+
     /// Creates or replaces; `content` carries [`Self::next_version`].
     pub(crate) fn put(&mut self, resource: &GroupResource, key: Key, content: Content) {
         self.version += 1;
         let version = self.version;
-        let history_max = self.history_max;
+        let (history_max, unheard) = (self.history_max, self.loses());
         let table = self.table_mut(resource);
         let before = table.objects.insert(
             key.clone(),
@@ -162,7 +172,7 @@ impl Store {
                 key,
                 content,
                 before,
-                unheard: false,
+                unheard,
             },
             history_max,
         );
@@ -172,7 +182,7 @@ impl Store {
     pub(crate) fn remove(&mut self, resource: &GroupResource, key: &Key, last: Content) {
         self.version += 1;
         let version = self.version;
-        let history_max = self.history_max;
+        let (history_max, unheard) = (self.history_max, self.loses());
         let table = self.table_mut(resource);
         let before = table.objects.remove(key);
         let change = Change {
@@ -181,7 +191,7 @@ impl Store {
             key: key.clone(),
             content: last,
             before,
-            unheard: false,
+            unheard,
         };
         table.record(change, history_max);
     }

@@ -152,7 +152,7 @@ const WHOLE: [Guard; 9] = [
         without: "    responses.iter_mut().for_each(|response| response.manifests.truncate(2));\n    let rendered = rendered(&responses);" },
     Guard { name: "an operation deletes nothing that Git holds", file: "controller/src/operation/begin.rs",
         with: "let (mut desired, live) = (managed.desired(), managed.live());",
-        without: "let (mut desired, live) = (managed.desired().filter(|_| managed.key.name != *\"late\"), managed.live());" },
+        without: "let (mut desired, live) = (managed.desired().filter(|_| managed.key.name != *\"late\" || managed.live().is_none()), managed.live());" },
     Guard { name: "an Application is written when something has changed", file: "controller/src/status.rs",
         with: "    if known == status {\n        return None;",
         without: "    if known == status {\n        return Some(json!({ \"status\": value_of(status) }));" },

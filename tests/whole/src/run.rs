@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use argosy_controller::clusters::Cluster;
 use argosy_object::{Value, meta};
 use argosy_simulation::fault::{Fault, Rule};
 
@@ -47,6 +48,8 @@ pub struct Outcome {
 
 /// After the last fault everything is as Git says within so long.
 const SETTLED: Duration = Duration::from_secs(300);
+/// A cluster has an owner that lives within so long, whatever became of the one before.
+const OWNED: Duration = Duration::from_secs(40);
 /// What a watch has left out is known within so long: when it ends its kind is looked at, and it may be stale for a while before
 /// that is believed.
 const LOOKED: Duration = Duration::from_secs(540);
@@ -169,7 +172,10 @@ fn chaos(world: &mut World, time: Duration) -> Result<()> {
         for (_, mend) in mends.extract_if(.., |(at, _)| *at <= now) {
             match mend {
                 Mend::Network(pod) => world.connect(pod),
-                Mend::Server(server) => world.server(server).with(|server| server.faults().clear()),
+                Mend::Server(server) => world.server(server).with(|server| {
+                    server.faults().clear();
+                    server.lose_changes(0);
+                }),
             }
         }
         if let Some(mend) = fault(world) {
@@ -235,8 +241,7 @@ fn fault(world: &mut World) -> Option<Mend> {
             ("watches fall silent", Some(Mend::Server(server)))
         }
         13 => {
-            let (after, count) = (world.chance.u64(..4), world.chance.u64(1..4));
-            rule(world, server, "watch", 60, Fault::LoseChanges { after, count });
+            world.server(server).with(|server| server.lose_changes(30));
             (LOST, Some(Mend::Server(server)))
         }
         14 => {
@@ -345,16 +350,24 @@ fn lose_a_target(world: &mut World) -> Result<()> {
     Ok(())
 }
 
+/// What the owner of a target, if it runs, knows of it.
+fn followed(world: &World, target: usize) -> Option<Cluster> {
+    let owner = world
+        .owner(target)
+        .filter(|pod| world.pods[*pod].state == State::Runs)?;
+    world.context(owner)?.clusters.get(&url(target))
+}
+
 /// At the end what each owner knows of its cluster is what a list tells.
 fn compare(world: &mut World) -> Result<()> {
+    // Who owns a cluster may have fallen asleep over its very last write.
+    let until = world.now + OWNED;
+    while world.now < until && (0..world.targets.len()).any(|target| followed(world, target).is_none()) {
+        world.pass(Duration::from_secs(1))?;
+    }
     world.pass(Duration::from_secs(20))?;
     for target in 0..world.targets.len() {
-        let owner = world
-            .owner(target)
-            .filter(|pod| world.pods[*pod].state == State::Runs);
-        let known = owner
-            .and_then(|owner| world.context(owner))
-            .and_then(|context| context.clusters.get(&url(target)));
+        let known = followed(world, target);
         let now = world.now;
         let Some(cluster) = known else {
             let detail = format!("nobody follows {}", url(target));

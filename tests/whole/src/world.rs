@@ -505,7 +505,10 @@ impl World {
             };
         }
         for server in self.targets.iter().chain([&self.control]) {
-            server.with(|server| server.faults().clear());
+            server.with(|server| {
+                server.faults().clear();
+                server.lose_changes(0);
+            });
         }
     }
 
