@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::object::{
-    ClusterId, Election, Incarnation, Key, Object, Pin, Record, ShardId, ShardLease, Version,
+    ClusterId, Election, Incarnation, Key, Object, Pin, REVISIONS, Record, ShardId, ShardLease, Version,
 };
 use crate::timing::{Time, Timing};
 pub use views::{Live, Place};
@@ -140,9 +140,9 @@ pub struct Node {
     heard: u64,
     /// Since when the own lease is newer than that.
     behind: Option<Time>,
-    /// The highest revision of the coordinator's lease that was ever seen.
+    /// The highest revision of the coordinator's lease that was ever seen, or that anything which was seen has been made under.
     elections: u64,
-    /// The store itself was asked for that, since everything was listed.
+    /// The store itself was asked for that lease, since everything was listed.
     counted: bool,
     wanted: Option<BTreeMap<ClusterId, Wanted>>,
     costs: BTreeMap<ClusterId, u64>,
@@ -265,9 +265,6 @@ struct Lead {
 }
 
 type Out = Vec<Effect>;
-
-/// Writes of one record between two renewals of the coordinator's lease, at the very most.
-const REVISIONS: u64 = 64;
 
 impl Node {
     /// A process that has just started and knows nothing.
@@ -435,6 +432,7 @@ impl Node {
             Some((before, since)) if *before == version => since,
             _ => now,
         };
+        self.elections = self.elections.max(object.made_under());
         fn place<T>(seen: Option<&Seen<T>>) -> Option<(&Version, Time)> {
             seen.map(|seen| (&seen.version, seen.since))
         }
@@ -445,7 +443,6 @@ impl Node {
                 self.shards.insert(id, Seen::new(lease, version, since, asked));
             }
             Object::Election(election) => {
-                self.elections = self.elections.max(election.revision);
                 let since = seen(place(self.election.as_ref()));
                 self.election = Some(Seen::new(election, version, since, asked));
             }

@@ -176,6 +176,9 @@ pub enum Key {
     Cluster(ClusterId),
 }
 
+/// Writes of one object between two renewals of the coordinator's lease, at the very most.
+pub(crate) const REVISIONS: u64 = 64;
+
 /// Any of the three.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Object {
@@ -194,6 +197,15 @@ impl Object {
             Object::Shard(lease) => Key::Shard(lease.holder.shard.clone()),
             Object::Election(_) => Key::Election,
             Object::Record(record) => Key::Cluster(record.cluster.clone()),
+        }
+    }
+
+    /// The revision that the coordinator's lease had at least when it was made: counts begin at a multiple of that.
+    pub(crate) fn made_under(&self) -> u64 {
+        match self {
+            Object::Shard(lease) => lease.revision.max(lease.holder.term) / REVISIONS,
+            Object::Election(election) => election.revision,
+            Object::Record(record) => record.revision.max(record.epoch) / REVISIONS,
         }
     }
 

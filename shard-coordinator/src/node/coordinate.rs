@@ -89,7 +89,8 @@ impl Node {
             let next = Election {
                 holder: Some(own.clone()),
                 settled: election.object.settled || waited >= self.timing.expiry(),
-                revision: election.object.revision + 1,
+                // Above all counts that were ever seen: somebody may have deleted this lease and left nobody who knew it.
+                revision: election.object.revision.max(self.elections) + 1,
             };
             self.put(now, Object::Election(next), out);
         }

@@ -400,3 +400,27 @@ fn that_somebody_is_over_is_the_stores_own_word() {
         assert_eq!(coordinator(&world), before);
     }
 }
+
+#[test]
+fn counts_of_before_a_deletion_of_everything_hold_no_cluster_up() {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    let key = Key::Cluster(ClusterId::new("c1"));
+    // A record as it was a year ago; then somebody deleted everything, the coordinator's lease and its count included.
+    let past = Record {
+        revision: 1_000_000,
+        epoch: 1_000_000,
+        ..world.record("c1")
+    };
+    world.store.remove(&key);
+    for name in ["a", "b"] {
+        world.tell(name, Event::Gone(key.clone()));
+        world.tell(name, Event::Seen(Object::Record(past.clone()), "past".into()));
+        world.tell(name, Event::Gone(key.clone()));
+    }
+    world.pass(60 * SECOND);
+    assert!(
+        world.record("c1").epoch > past.epoch,
+        "whoever knows of it must not take the new one for old"
+    );
+}
