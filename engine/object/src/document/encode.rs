@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use hashbrown::HashTable;
+use memchr::memmem;
 use std::hash::BuildHasher;
 
 use super::code::{Raw, Register, Squeezed, Style, Write, shape_head, used_by_section, used_by_values};
@@ -270,7 +271,7 @@ impl<'a> Encoder<'a> {
             None => (text, false),
         };
         let style = Style {
-            escaped: body.contains("\\u003") || body.contains("\\u0026"),
+            escaped: find(body, "\\u003").is_some() || find(body, "\\u0026").is_some(),
             line,
         };
         let node = Node::read(body.as_bytes(), self.bump).ok()?;
@@ -420,7 +421,7 @@ impl<'a> Encoder<'a> {
                 .into_iter()
                 .zip(self.registers)
                 .filter(|(_, known)| known.len() >= REGISTER_LEN_MIN)
-                .filter_map(|(register, known)| Some((rest.find(known)?, known.len(), register)))
+                .filter_map(|(register, known)| Some((find(rest, known)?, known.len(), register)))
                 // The first, and of those the longest.
                 .min_by_key(|(at, len, _)| (*at, usize::MAX - len));
             let Some((at, len, register)) = found else { break };
@@ -537,6 +538,12 @@ fn word(text: &str, hash: u64, out: &mut impl Write) -> bool {
     };
     out.value(&Raw::Word(id));
     true
+}
+
+/// Where a text stands in another. Both are short and searched for once, which the standard library's way of searching prepares too
+/// much for.
+fn find(text: &str, part: &str) -> Option<usize> {
+    memmem::find(text.as_bytes(), part.as_bytes())
 }
 
 /// The text of a key like `k:{"uid":"…"}`, with what stands around it.

@@ -2,7 +2,7 @@
 //! small. It takes nothing that the thorough way would refuse; whatever it is not sure of is left to that one.
 
 use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
+use bumpalo::collections::{String as BumpString, Vec as BumpVec};
 
 use super::tree::{LIST_LEN, MAP_LEN, Node, map_of};
 
@@ -77,19 +77,57 @@ impl<'a> Parser<'a> {
 
     /// A string that has escapes in it, the first of them just passed.
     fn escaped(&mut self, start: usize) -> Option<&'a str> {
-        let mut behind_escape = true;
+        let mut out = BumpString::from_str_in(&self.text[start..self.at - 1], self.bump);
         loop {
-            let byte = self.peek()?;
-            self.at += 1;
-            match byte {
-                _ if behind_escape => behind_escape = false,
-                b'\\' => behind_escape = true,
-                b'"' => break,
-                _ => {}
+            out.push(self.escape()?);
+            let (piece, len) = (self.at, plain_len(&self.text.as_bytes()[self.at..])?);
+            out.push_str(&self.text[piece..piece + len]);
+            self.at = piece + len + 1;
+            match self.text.as_bytes()[piece + len] {
+                b'"' => return Some(out.into_bump_str()),
+                b'\\' => {}
+                _ => return None,
             }
         }
-        let text: String = serde_json::from_str(&self.text[start - 1..self.at]).ok()?;
-        Some(self.bump.alloc_str(&text))
+    }
+
+    /// What an escape stands for (RFC 8259, 7), behind its backslash.
+    fn escape(&mut self) -> Option<char> {
+        let byte = self.peek()?;
+        self.at += 1;
+        Some(match byte {
+            b'"' | b'\\' | b'/' => char::from(byte),
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                let unit = self.unit()?;
+                // Half of a pair; the other half has to follow.
+                let low = if matches!(unit, 0xd800..0xdc00) {
+                    let is_escape = self.text.as_bytes()[self.at..].starts_with(b"\\u");
+                    self.at += 2;
+                    is_escape.then(|| self.unit()).flatten()
+                } else {
+                    None
+                };
+                char::decode_utf16(std::iter::once(unit).chain(low))
+                    .next()?
+                    .ok()?
+            }
+            _ => return None,
+        })
+    }
+
+    /// Four hexadecimal digits.
+    fn unit(&mut self) -> Option<u16> {
+        let digits = self.text.as_bytes().get(self.at..self.at + 4)?;
+        self.at += 4;
+        digits.iter().try_fold(0, |unit, digit| {
+            let digit = char::from(*digit).to_digit(16)?;
+            Some(unit << 4 | digit as u16)
+        })
     }
 
     /// Behind its first byte.
@@ -197,6 +235,7 @@ mod tests {
             r#"{"b":[1,20,{"x":null}],"a":{"s":"ü","t":true,"f":false},"":[]}"#,
             " { \"a\" : [ ] , \"b\":\r\n\t{} } ",
             r#"{"a":"line\nquote \" slash \\ \u00fc \ud83d\ude00","\n":1}"#,
+            r#"["\"\\\/\b\f\n\r\t\u0041\u00FC\uD83D\uDE00", "\\", "ü\tü\n", "\u0000"]"#,
             r#"{"a":1,"b":2,"a":3}"#,
             "[0,-1,1.5,1e3,-0,-0.0,123456789012345678,18446744073709551615,18446744073709551616,1E-2]",
             "\"text\"",
@@ -240,6 +279,17 @@ mod tests {
             "\"a\\\"",
             "\"\\x\"",
             "\"\\ud800\"",
+            "\"\\ud800",
+            "\"\\ud800\\\"",
+            "\"\\ud800\\u0041\"",
+            "\"\\ud800x\\udc00\"",
+            "\"\\udc00\"",
+            "\"\\u12\"",
+            "\"\\u12g4\"",
+            "\"\\u+123\"",
+            "\"\\nü",
+            "\"\\n\u{1}\"",
+            "\"\\",
             "\"a\nb\"",
             "\"\u{1}\"",
             "{\"a\nb\":1}",
