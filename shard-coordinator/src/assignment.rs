@@ -2,7 +2,7 @@
 //!
 //! The answers are those of Argo CD's three algorithms. `legacy` looks at one cluster alone and spreads unevenly;
 //! `round-robin` is even and moves many clusters when one comes or goes; `consistent-hashing` is even by the number of
-//! Applications within a bound and moves few. A cluster that asks for a shard gets it, when that shard exists.
+//! Applications within a bound and moves few. A cluster that asks for a shard gets it, or the first one if there is no such shard.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -41,7 +41,7 @@ pub struct Cluster {
     pub server: String,
     /// The shard it asks for.
     pub shard: Option<i64>,
-    /// Applications whose destination it is.
+    /// Applications whose destination names its URL.
     pub apps: u64,
 }
 
@@ -67,10 +67,8 @@ pub fn assign(algorithm: Algorithm, replicas: u32, clusters: &[Cluster]) -> BTre
             (None, Algorithm::RoundRobin) => rank as u32 % replicas,
             (None, _) => fnv1a(cluster.id.as_bytes()) % replicas,
         };
-        let asked = cluster
-            .shard
-            .and_then(|shard| u32::try_from(shard).ok())
-            .filter(|shard| *shard < replicas);
+        let asked = cluster.shard.and_then(|shard| u32::try_from(shard).ok());
+        let asked = asked.map(|shard| if shard < replicas { shard } else { 0 });
         shards.insert(cluster.server.clone(), asked.unwrap_or(computed));
     }
     shards
@@ -204,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_gets_the_shard_it_asks_for_when_that_exists() {
+    fn a_cluster_gets_the_shard_it_asks_for_or_the_first_if_there_is_no_such_shard() {
         let mut clusters = clusters(&[1; 3]);
         clusters[0].shard = Some(0);
         clusters[1].shard = Some(3);
@@ -217,7 +215,7 @@ mod tests {
             let mut plain = clusters.clone();
             plain.iter_mut().for_each(|cluster| cluster.shard = None);
             let (asked, computed) = (shards(algorithm, 3, &clusters), shards(algorithm, 3, &plain));
-            assert_eq!(asked, [0, computed[1], computed[2]], "{algorithm:?}");
+            assert_eq!(asked, [0, 0, computed[2]], "{algorithm:?}");
         }
     }
 
@@ -234,6 +232,17 @@ mod tests {
         ] {
             assert_eq!(shards(algorithm, 5, std::slice::from_ref(&local)), [0]);
         }
+    }
+
+    /// In Argo CD it is one of the list, before all that have a uid.
+    #[test]
+    fn the_cluster_without_a_secret_has_the_first_rank() {
+        let mut all = clusters(&[1; 4]);
+        all.push(Cluster {
+            server: "https://kubernetes.default.svc".into(),
+            ..Cluster::default()
+        });
+        assert_eq!(shards(Algorithm::RoundRobin, 3, &all), [1, 2, 0, 1, 0]);
     }
 
     #[test]

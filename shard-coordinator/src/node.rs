@@ -438,6 +438,7 @@ impl Node {
         }
         match object {
             Object::Shard(lease) => {
+                self.timing.heard_of(lease.expiry());
                 let id = lease.holder.shard.clone();
                 let since = seen(place(self.shards.get(&id)));
                 self.shards.insert(id, Seen::new(lease, version, since, asked));

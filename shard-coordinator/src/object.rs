@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,9 @@ pub struct ShardLease {
     /// The number by which people pin clusters to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordinal: Option<u32>,
+    /// It is to be waited for so many milliseconds before it is taken away: others may renew more often, and go by shorter times.
+    #[serde(default)]
+    pub expiry: u64,
     /// A person wants it to own nothing.
     pub drain: bool,
     /// Its process is ending.
@@ -63,6 +67,11 @@ pub struct ShardLease {
 }
 
 impl ShardLease {
+    /// How long it is to be waited for.
+    pub fn expiry(&self) -> Duration {
+        Duration::from_millis(self.expiry)
+    }
+
     /// True while the shard may be given clusters.
     pub fn takes(&self) -> bool {
         !self.over && !self.drain && !self.leaving

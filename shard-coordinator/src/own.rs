@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::assignment::Algorithm;
-use crate::timing::Timing;
+use crate::timing::{RENEW_MAX, Timing};
 
 /// How clusters are divided among controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +84,8 @@ const HEARTBEAT: &str = "ARGOCD_CONTROLLER_HEARTBEAT_TIME";
 const MODE: &str = "ARGOSY_SHARDING";
 /// The uid of the pod, by the downward API.
 const POD_UID: &str = "POD_UID";
-/// Between two renewals of a lease, in seconds. Longer ones would leave clusters unowned for longer, shorter ones write
-/// more than an API server should be asked for.
-const HEARTBEATS: std::ops::RangeInclusive<i64> = 1..=10;
+/// The shortest time between two renewals of a lease, in seconds: shorter ones write more than an API server should be asked for.
+const HEARTBEAT_MIN: u64 = 1;
 
 /// Reads the environment of this process and the name of its host.
 pub fn from_env() -> Result<Own, Error> {
@@ -157,8 +156,8 @@ pub fn read(env: impl Fn(&str) -> Option<String>, host: &str) -> Result<Own, Err
     let timing = match number(HEARTBEAT)? {
         None => Timing::default(),
         Some(seconds) => {
-            let seconds = seconds.clamp(*HEARTBEATS.start(), *HEARTBEATS.end());
-            Timing::with_renewal(Duration::from_secs(seconds.unsigned_abs()))
+            let seconds = u64::try_from(seconds).unwrap_or(0).max(HEARTBEAT_MIN);
+            Timing::with_renewal(Duration::from_secs(seconds).min(RENEW_MAX))
         }
     };
     let uid = env(POD_UID);

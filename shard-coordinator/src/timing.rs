@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest time between two renewals that can be asked for. Longer ones would leave clusters unowned for longer.
+pub const RENEW_MAX: Duration = Duration::from_secs(10);
+
 /// A moment: time since an arbitrary start, on the monotonic clock of one process.
 pub type Time = Duration;
 
@@ -32,6 +35,9 @@ pub struct Timing {
     pub forget: Duration,
     /// Everything is listed anew after so long: a watch may lose a change without a word.
     pub relist: Duration,
+    /// The longest that any shard is known to want to be waited for ([`Timing::wanted`]): while the time between renewals is being
+    /// changed, shards with different ones run side by side.
+    pub longest: Duration,
 }
 
 impl Default for Timing {
@@ -54,11 +60,23 @@ impl Timing {
             leave: renew * 3,
             forget: renew * 120,
             relist: renew * 120,
+            longest: Duration::ZERO,
         }
     }
 
     /// A lease that has not changed for so long is nobody's any more.
     pub fn expiry(&self) -> Duration {
+        self.wanted().max(self.longest)
+    }
+
+    /// What others have to wait before they take a lease away that is held by these times.
+    pub fn wanted(&self) -> Duration {
         self.duration + self.margin
+    }
+
+    /// A lease is known that says how long it is to be waited for.
+    pub(crate) fn heard_of(&mut self, wanted: Duration) {
+        let most = Timing::with_renewal(RENEW_MAX).wanted();
+        self.longest = self.longest.max(wanted.min(most));
     }
 }

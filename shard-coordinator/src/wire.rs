@@ -202,6 +202,7 @@ mod tests {
                 revision: 9,
                 renewals: 4,
                 ordinal: Some(1),
+                expiry: 25_000,
                 drain: true,
                 leaving: false,
                 costs: BTreeMap::from([(cluster.clone(), 12)]),

@@ -147,6 +147,7 @@ impl HandOver {
             leave: unit * 2,
             forget: unit * 1000,
             relist: unit * 1000,
+            longest: Duration::ZERO,
         };
         HandOver {
             bounds,

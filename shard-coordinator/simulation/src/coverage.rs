@@ -81,7 +81,7 @@ pub struct Coverage {
 }
 
 /// Faults that are not about a write of the protocol.
-pub const FAULTS: [&str; 18] = [
+pub const FAULTS: [&str; 19] = [
     "process started again in its pod",
     "process started in a new pod",
     "process told to end",
@@ -100,6 +100,7 @@ pub const FAULTS: [&str; 18] = [
     "cluster pinned by a person",
     "cluster added or removed",
     "late write of an old owner refused",
+    "shards with unequal times",
 ];
 
 impl Coverage {

@@ -15,6 +15,8 @@ pub struct Process {
     pub slot: usize,
     /// The protocol.
     pub node: Node,
+    /// How much longer others wait than it writes.
+    pub margin: Duration,
     /// Its clock ran on before it started.
     pub offset: Micros,
     /// Thousandths of true time that its clock shows.

@@ -352,6 +352,8 @@ impl World {
                 self.event(pid, Event::Stop);
                 self.coverage.fault("process told to end");
             }
+            // How long a lease is in force stands in it alone.
+            10 if self.uneven.is_some() => {}
             10 if self.rng.u32(..4) == 0 => {
                 let keys: Vec<Key> = self.store.objects().map(Object::key).collect();
                 for key in keys {

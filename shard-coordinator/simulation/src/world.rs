@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
 
 use argosy_shard_coordinator::node::{Effect, Event, Identity, Node, Outcome, Wanted};
 use argosy_shard_coordinator::object::{ClusterId, Election, Key, Object, Pin, ShardId, Version};
@@ -19,6 +20,8 @@ const SECOND: Micros = 1000 * MS;
 const CALL_MAX: Micros = 10 * SECOND;
 /// Time between two looks of a process at its clock.
 const TICK: Micros = 500 * MS;
+/// Between renewals, where others take the usual time: their leases are in force for longer than those of such a process last.
+const SHORT: Duration = Duration::from_secs(2);
 /// Clocks run so many thousandths apart from true time.
 const APART: u64 = 100;
 
@@ -79,13 +82,14 @@ pub(crate) struct World {
     next_pid: usize,
     targets: BTreeMap<ClusterId, u64>,
     pub(crate) wanted: BTreeMap<ClusterId, Wanted>,
-    pub(crate) timing: Timing,
     /// The store cannot be reached by anybody until then.
     pub(crate) outage: Micros,
     /// Things go wrong.
     pub(crate) faults: bool,
     /// Clocks differ by more than the margin allows for writes under way.
     pub(crate) wild_clocks: bool,
+    /// The time between renewals is being changed: processes differ in it.
+    pub(crate) uneven: Option<Rng>,
     pub(crate) checker: Checker,
     pub(crate) coverage: Coverage,
     /// When who was made owner: for measurements.
@@ -113,6 +117,9 @@ impl World {
             })
             .collect();
         let wild_clocks = faults && rng.u32(..5) == 0;
+        // Of a chance of its own: what else befalls a seed does not depend on it.
+        let mut chance = Rng::with_seed(!seed);
+        let uneven = (faults && chance.u32(..5) == 0).then_some(chance);
         let mut world = World {
             now: SECOND,
             rng,
@@ -125,15 +132,10 @@ impl World {
             next_pid: 0,
             targets: BTreeMap::new(),
             wanted,
-            // Forgetting and listing happen within a run.
-            timing: Timing {
-                forget: Timing::default().renew * 12,
-                relist: Timing::default().renew * 12,
-                ..Timing::default()
-            },
             outage: 0,
             faults,
             wild_clocks,
+            uneven,
             checker: Checker::default(),
             coverage: Coverage::default(),
             owned: Vec::new(),
@@ -244,9 +246,23 @@ impl World {
             (true, false) => APART,
             (true, true) => 2 * APART,
         };
+        let renew = match &mut self.uneven {
+            Some(chance) => [SHORT, Timing::default().renew][chance.usize(..2)],
+            None => Timing::default().renew,
+        };
+        if renew == SHORT {
+            self.coverage.fault("shards with unequal times");
+        }
+        // Forgetting and listing happen within a run.
+        let timing = Timing {
+            forget: Timing::default().renew * 12,
+            relist: Timing::default().renew * 12,
+            ..Timing::with_renewal(renew)
+        };
         let process = Process {
             slot,
-            node: Node::new(identity, self.timing),
+            node: Node::new(identity, timing),
+            margin: timing.margin,
             offset: self.rng.u64(..1200 * SECOND),
             rate: rate(&mut self.rng, spread),
             frozen: 0,
@@ -509,7 +525,7 @@ impl World {
             return;
         };
         let (may, left) = (process.may_write(now, &cluster), process.left(now));
-        let margin = self.timing.margin;
+        let margin = process.margin;
         let end = process
             .node
             .authority()

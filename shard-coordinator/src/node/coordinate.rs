@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::lease::milliseconds;
 use super::{Effect, Lead, Node, Out, Seen};
 use crate::balance::{Item, Member, balance};
 use crate::object::{ClusterId, Election, Handover, Incarnation, Key, Object, Record, ShardId, ShardLease};
@@ -335,6 +336,7 @@ impl Node {
             revision: known.unwrap_or(self.first_count()) + 1,
             renewals: 0,
             ordinal: None,
+            expiry: milliseconds(self.timing.expiry()),
             drain: false,
             leaving: false,
             costs: BTreeMap::new(),

@@ -61,6 +61,7 @@ impl Node {
             revision: lease.map_or(self.first_count(), |lease| lease.revision) + 1,
             renewals: 0,
             ordinal: self.identity.ordinal,
+            expiry: milliseconds(self.timing.wanted()),
             drain: lease.is_some_and(|lease| lease.drain),
             leaving: false,
             costs: Default::default(),
@@ -124,6 +125,7 @@ impl Node {
             revision: known.object.revision + 1,
             renewals: known.object.renewals + 1,
             ordinal: self.identity.ordinal,
+            expiry: milliseconds(self.timing.wanted()),
             over: false,
             leaving,
             costs,
@@ -307,4 +309,8 @@ impl Node {
             self.put(now, Object::Shard(over), out);
         }
     }
+}
+
+pub(super) fn milliseconds(time: Time) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

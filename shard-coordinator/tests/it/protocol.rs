@@ -40,13 +40,17 @@ impl World {
     }
 
     fn start(&mut self, name: &'static str) {
+        self.start_with(name, Timing::default());
+    }
+
+    fn start_with(&mut self, name: &'static str, timing: Timing) {
         let identity = Identity {
             shard: ShardId::new(name),
             boot: format!("{name}-{}", self.versions).into(),
             ordinal: None,
             alone: true,
         };
-        self.nodes.insert(name, Node::new(identity, Timing::default()));
+        self.nodes.insert(name, Node::new(identity, timing));
         let clusters = ["c1", "c2"].map(|cluster| (ClusterId::new(cluster), Wanted { pin: None, cost: 1 }));
         self.tell(name, Event::Clusters(BTreeMap::from(clusters)));
         for (object, version) in self.store.clone().into_values() {
@@ -171,6 +175,42 @@ fn two_shards_share_and_the_killed_ones_clusters_move_after_its_lease() {
     world.pass(20 * SECOND);
     assert_eq!(world.owner("c1"), two);
     assert_eq!(world.record("c1").epoch, epoch + 1);
+}
+
+#[test]
+fn a_shard_with_a_shorter_heartbeat_waits_as_long_as_the_leases_of_others_say() {
+    let slow = Timing::with_renewal(10 * SECOND);
+    let mut world = World::new(&[]);
+    world.start_with("a", slow);
+    world.pass(80 * SECOND);
+    assert_eq!(
+        (world.owner("c1"), world.owner("c2")),
+        ("a#1".into(), "a#1".into())
+    );
+    // The heartbeat is being shortened: the next pod renews each second, and would call a lease lost after five.
+    world.log.clear();
+    world.start_with("b", Timing::with_renewal(SECOND));
+    world.pass(60 * SECOND);
+    let lost = world
+        .log
+        .iter()
+        .filter(|line| *line == "a drops c1" || *line == "a drops c2");
+    assert!(
+        lost.count() < 2,
+        "at most one is handed over for balance: {:?}",
+        world.log
+    );
+    assert_eq!(
+        world.nodes["a"].own().map(ToString::to_string).as_deref(),
+        Some("a#1")
+    );
+    // What has died is waited for as long as it may have written.
+    let left = if world.owner("c1") == "a#1" { "c1" } else { "c2" };
+    world.nodes.remove("a");
+    world.pass(slow.duration);
+    assert_eq!(world.owner(left), "a#1", "its lease may still be in force");
+    world.pass(slow.margin + 20 * SECOND);
+    assert!(world.owner(left).starts_with("b#"), "{}", world.owner(left));
 }
 
 #[test]
