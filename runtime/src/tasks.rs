@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
@@ -171,17 +172,24 @@ impl Tasks {
     }
 
     /// Waits until the process is to stop, by [`Tasks::stop`], a vital task, SIGTERM or SIGINT; then lets the tasks
-    /// finish for at most `grace`. An error names the vital task that ended it.
+    /// finish for at most `grace`, or until another signal. An error names the vital task that ended it.
     pub async fn run_until_stopped(&self, grace: Duration) -> Result<(), Ended> {
         let stopping = self.stopping();
+        let mut signals = Signals::listen();
         tokio::select! {
             () = stopping.cancelled() => {}
-            signal = signal() => {
+            signal = signals.next() => {
                 info!(signal, "stopping on a signal");
                 self.stop();
             }
         }
-        self.finish(grace).await
+        tokio::select! {
+            ended = self.finish(grace) => ended,
+            signal = signals.next() => {
+                warn!(signal, left = self.inner.tracker.len(), "ending at once on another signal");
+                self.ended()
+            }
+        }
     }
 
     /// Once the tasks are to stop: lets them finish for at most `grace`. An error names the vital task that ended the process.
@@ -197,6 +205,11 @@ impl Tasks {
             let left = self.inner.tracker.len();
             warn!(left, "tasks were still busy at the end of the grace period");
         }
+        self.ended()
+    }
+
+    /// What ended the process, if a vital task did.
+    fn ended(&self) -> Result<(), Ended> {
         match self
             .inner
             .ended
@@ -261,18 +274,28 @@ pub fn panic_message(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Resolves with the name of the first signal that asks the process to end.
-async fn signal() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (term, int) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    match (term, int) {
-        (Ok(mut term), Ok(mut int)) => tokio::select! {
+/// The signals that ask the process to end.
+struct Signals(Option<(Signal, Signal)>);
+
+impl Signals {
+    fn listen() -> Self {
+        match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+            (Ok(term), Ok(int)) => Signals(Some((term, int))),
+            _ => {
+                warn!("signals cannot be listened to, the process ends only by being killed");
+                Signals(None)
+            }
+        }
+    }
+
+    /// The name of the next one.
+    async fn next(&mut self) -> &'static str {
+        let Some((term, int)) = &mut self.0 else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
             _ = term.recv() => "SIGTERM",
             _ = int.recv() => "SIGINT",
-        },
-        _ => {
-            warn!("signals cannot be listened to, the process ends only by being killed");
-            std::future::pending().await
         }
     }
 }
