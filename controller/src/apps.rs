@@ -399,7 +399,7 @@ async fn report_unreadable(target: &Target, store: &Store, marker: &Marker, unre
         error = unreadable.message,
         "an application cannot be read"
     );
-    if let Err(error) = status::report_unreadable(target, &unreadable.place, &unreadable.message).await {
+    if let Err(error) = status::report_unreadable(target, unreadable).await {
         warn!(
             app = name,
             app_namespace = namespace,

@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use crate::apps;
 use crate::context::{AppKey, DirtySink};
 use crate::queue::{Queue, Reason, Refresh};
+use crate::shards::unowned;
 
 /// Live changes of one Application are gathered for so long (Argo CD gathers for the same time).
 const BATCH: Duration = Duration::from_millis(100);
@@ -56,7 +57,8 @@ impl Marker {
     }
 
     /// Marks the Applications of clusters that changed, by URL and by name. Run it once, as a task. `name_of` tells the
-    /// name of a cluster; those of clusters that are gone are remembered.
+    /// name of a cluster; those of clusters that are gone are remembered. With a cluster's Secret its Applications come to another
+    /// owner, or go to who has those without a cluster: what is going on is theirs to take up.
     pub async fn follow_clusters(&self, name_of: impl Fn(&str) -> Option<String>) {
         let Some(mut changes) = self.changes.lock().take() else {
             return;
@@ -74,7 +76,15 @@ impl Marker {
                 .chain(by_name.into_iter().flatten())
             {
                 self.refreshes.mark(&key, Refresh::Nothing, Reason::Cluster);
+                self.take_up(&key);
             }
+        }
+    }
+
+    /// An operation, or a deletion, that is going on has a pass.
+    fn take_up(&self, key: &AppKey) {
+        if self.apps.get(key).is_some_and(|app| wants_operation(&app)) {
+            self.operations.mark(key, Refresh::Nothing, Reason::Person);
         }
     }
 
@@ -97,6 +107,9 @@ impl Marker {
                 || before.metadata.deletion_timestamp != app.metadata.deletion_timestamp
         }) {
             self.refreshes.mark(&key, Refresh::Recent, Reason::Application);
+        } else if unowned::is_reported(app) && !before.is_some_and(unowned::is_reported) {
+            // Whoever owns the cluster by now may have looked before that was written, and found nothing new.
+            self.refreshes.mark(&key, Refresh::Nothing, Reason::Cluster);
         }
         if wants_operation(app) && before.is_none_or(|before| operation_changed(before, app)) {
             self.operations.mark(&key, Refresh::Nothing, Reason::Person);
@@ -107,9 +120,7 @@ impl Marker {
     pub fn adopted(&self, keys: &[AppKey]) {
         for key in keys {
             self.refreshes.mark(key, Refresh::Latest, Reason::Cluster);
-            if self.apps.get(key).is_some_and(|app| wants_operation(&app)) {
-                self.operations.mark(key, Refresh::Nothing, Reason::Person);
-            }
+            self.take_up(key);
         }
     }
 
@@ -209,6 +220,8 @@ fn operation_changed(before: &Application, app: &Application) -> bool {
             .map(|state| state.phase.clone())
     };
     before.operation != app.operation
+        // Another shard may own what it goes to now.
+        || before.spec.destination != app.spec.destination
         || phase(before) != phase(app)
         || before.metadata.deletion_timestamp != app.metadata.deletion_timestamp
         || before.metadata.annotations != app.metadata.annotations
@@ -268,6 +281,79 @@ mod tests {
         refreshes.done(&work.key);
         tokio::time::sleep(BATCH).await;
         assert!(refreshes.next().now_or_never().is_none());
+    }
+
+    fn running(server: &str, version: &str) -> Application {
+        let app = json!({
+            "metadata": {"name": "app", "namespace": "argocd", "resourceVersion": version},
+            "spec": {"destination": {"name": server}},
+            "status": {"operationState": {"phase": "Running"}},
+        });
+        serde_json::from_value(app).unwrap()
+    }
+
+    /// Nobody else tells the new owner: a pass of a process that does not own the cluster ends without another.
+    #[tokio::test]
+    async fn what_is_going_on_is_taken_up_where_the_cluster_has_changed_or_is_another() {
+        let (refreshes, operations) = (Queue::new(), Queue::new());
+        let apps = apps::Store::new("argocd");
+        let (before, first) = apps.observed(running("one", "1")).unwrap();
+        let marker = Marker::new(
+            apps.clone(),
+            refreshes,
+            operations.clone(),
+            Duration::ZERO,
+            Duration::ZERO,
+        );
+        marker.application(before.as_deref(), &first);
+        let key = AppKey::new("argocd", "app");
+        let passed = async |operations: &Queue| {
+            let work = operations.next().await;
+            assert_eq!(work.key, key);
+            operations.done(&key);
+            assert!(operations.next().now_or_never().is_none());
+        };
+        passed(&operations).await;
+
+        // The Secret of its cluster comes, changes or goes.
+        marker.cluster_changed("https://one");
+        let name = |_: &str| Some("one".to_owned());
+        assert!(
+            marker.follow_clusters(name).now_or_never().is_none(),
+            "it goes on"
+        );
+        passed(&operations).await;
+
+        // A person sends it elsewhere.
+        let (before, moved) = apps.observed(running("two", "2")).unwrap();
+        marker.application(before.as_deref(), &moved);
+        passed(&operations).await;
+    }
+
+    #[tokio::test]
+    async fn who_is_told_that_nobody_owns_its_cluster_looks_again() {
+        let (refreshes, operations) = (Queue::new(), Queue::new());
+        let apps = apps::Store::new("argocd");
+        let marker = Marker::new(
+            apps.clone(),
+            refreshes.clone(),
+            operations,
+            Duration::ZERO,
+            Duration::ZERO,
+        );
+        let mut app = Application::default();
+        app.metadata.namespace = "argocd".into();
+        app.metadata.name = "app".into();
+        app.status.sync.status = "Synced".into();
+        let known = app.clone();
+        let patch = unowned::report(&app, "https://a", jiff::Timestamp::UNIX_EPOCH).unwrap();
+        app.status = serde_json::from_value(patch["status"].clone()).unwrap();
+        marker.application(Some(&known), &app);
+        let work = refreshes.next().await;
+        assert_eq!(work.key, AppKey::new("argocd", "app"));
+        refreshes.done(&work.key);
+        marker.application(Some(&app), &app);
+        assert!(refreshes.next().now_or_never().is_none(), "once");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@
 
 mod ownership;
 mod store;
-mod unowned;
+pub(crate) mod unowned;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -130,6 +130,7 @@ impl Shards {
                         .get(&info.server)
                         .copied()
                 }
+                _ if unreadable(info) => Some(0),
                 _ => assigned.load().get(&info.server).copied(),
             };
             shard == Some(own.shard)
@@ -147,7 +148,8 @@ impl Shards {
         }
     }
 
-    /// Works the fixed assignment out again as clusters come and go.
+    /// Works the fixed assignment out again as clusters come and go. What has come to this shard by that is looked at, since
+    /// whoever had it before goes on no longer.
     fn follow(&self, tasks: &Tasks, ctx: &Arc<Context>) {
         let (shards, ctx) = (self.clone(), ctx.clone());
         tasks.spawn("shards", async move {
@@ -157,12 +159,19 @@ impl Shards {
                     .clusters
                     .list()
                     .iter()
-                    .map(|info| seen(info, apps_of(&ctx, info)))
+                    .filter(|info| !unreadable(info))
+                    .map(|info| seen(info, ctx.apps.of_destination(&info.server).len() as u64))
                     .collect();
                 let assigned = assignment::assign(shards.own.algorithm, shards.own.replicas, &clusters);
-                if **shards.assigned.load() != assigned {
+                let before = shards.assigned.load_full();
+                if *before != assigned {
+                    let come = come_to(shards.own.shard, &before, &assigned);
                     shards.assigned.store(Arc::new(assigned));
                     ctx.clusters.ownership_changed();
+                    for server in come {
+                        info!(cluster = server, "cluster is ours");
+                        ctx.clusters.taken(&server);
+                    }
                 }
                 tokio::time::sleep(ASSIGN).await;
             }
@@ -170,9 +179,26 @@ impl Shards {
     }
 }
 
+/// The clusters that the shard of this number has now and had not before.
+fn come_to(shard: u32, before: &BTreeMap<String, u32>, now: &BTreeMap<String, u32>) -> Vec<String> {
+    let new = now
+        .iter()
+        .filter(|(server, now)| **now == shard && before.get(*server) != Some(&shard));
+    new.map(|(server, _)| server.clone()).collect()
+}
+
+/// Its Secret cannot be read but for the URL. Argo CD does not rank such a cluster, and what has no rank is the first shard's.
+fn unreadable(info: &ClusterInfo) -> bool {
+    info.secret.is_some() && info.id.is_empty()
+}
+
+/// As Argo CD sees it, where the cluster that it runs in has no uid unless a Secret names it.
 fn seen(info: &ClusterInfo, apps: u64) -> assignment::Cluster {
     assignment::Cluster {
-        id: info.id.clone(),
+        id: match info.secret {
+            Some(_) => info.id.clone(),
+            None => String::new(),
+        },
         server: info.server.clone(),
         shard: info.shard,
         apps,
@@ -180,7 +206,15 @@ fn seen(info: &ClusterInfo, apps: u64) -> assignment::Cluster {
 }
 
 fn apps_of(ctx: &Context, info: &ClusterInfo) -> u64 {
-    (ctx.apps.of_destination(&info.server).len() + ctx.apps.of_destination(&info.name).len()) as u64
+    destinations(info)
+        .map(|destination| ctx.apps.of_destination(destination).len() as u64)
+        .sum()
+}
+
+/// How Applications name the cluster: a Secret without a name gives it its URL for one.
+fn destinations(info: &ClusterInfo) -> impl Iterator<Item = &str> {
+    let name = (info.name != info.server).then_some(&*info.name);
+    std::iter::once(&*info.server).chain(name)
 }
 
 /// The pod's uid names a shard whose processes follow each other; a host's name may still be borne by an old one.
@@ -489,12 +523,16 @@ impl Task {
             };
             return apps.keys().into_iter().filter(homeless).collect();
         }
-        let mut keys = apps.of_destination(&cluster.0);
         match clusters.info(&cluster.0) {
-            Some(info) => keys.extend(apps.of_destination(&info.name)),
-            None => warn!(cluster = %cluster, "a cluster is ours whose secret is not known here"),
+            Some(info) => destinations(&info)
+                .flat_map(|destination| apps.of_destination(destination))
+                .collect(),
+            None => {
+                // Once the Secret is known, its Applications are marked.
+                warn!(cluster = %cluster, "a cluster is ours whose secret is not known here");
+                apps.of_destination(&cluster.0)
+            }
         }
-        keys
     }
 }
 
@@ -509,6 +547,24 @@ fn rounded(cost: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_another_shard_had_comes_to_this_one() {
+        let of = |shards: &[(&str, u32)]| -> BTreeMap<String, u32> {
+            let pair = |(server, shard): &(&str, u32)| ((*server).to_owned(), *shard);
+            shards.iter().map(pair).collect()
+        };
+        let before = of(&[("https://a", 0), ("https://b", 1), ("https://c", 1)]);
+        let now = of(&[
+            ("https://a", 1),
+            ("https://b", 1),
+            ("https://c", 0),
+            ("https://d", 1),
+        ]);
+        assert_eq!(super::come_to(1, &before, &now), ["https://a", "https://d"]);
+    }
+
     #[test]
     fn costs_keep_two_digits() {
         let rounded: Vec<u64> = [1, 99, 100, 1_234, 98_765].map(super::rounded).to_vec();

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use argosy_api::condition::ConditionType;
 use argosy_api::v1alpha1::{Application, ApplicationStatus, OperationState, Stored as _};
-use argosy_kube_io::api::{self, Place};
+use argosy_kube_io::api::{self, Unreadable};
 use argosy_kube_io::target::{Patch, Write};
 use argosy_kube_io::{Class, Error, Target};
-use argosy_object::Value;
+use argosy_object::{Value, meta};
 use argosy_runtime::clock::{Clock, rfc3339};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -319,26 +319,33 @@ pub(crate) async fn report_over(target: &Target, app: &Application, mut patch: V
 }
 
 /// Says in the status of an Application that cannot be read what is wrong with it. The object is known by its place
-/// alone. An equal report is not written again, as the patch would change nothing but the time.
-pub(crate) async fn report_unreadable(target: &Target, place: &Place, message: &str) -> Result<(), Error> {
+/// alone, and only the very version that could not be read is written over: it may have been mended since. An equal report is not
+/// written again, as the patch would change nothing but the time.
+pub(crate) async fn report_unreadable(target: &Target, unreadable: &Unreadable) -> Result<(), Error> {
+    let Unreadable {
+        place,
+        resource_version,
+        message,
+    } = unreadable;
     let resource = api::applications();
     let message = format!("The Application cannot be read: {message}");
     let known = target.get(&resource, &place.namespace, &place.name).await?;
-    let conditions = known
-        .as_ref()
-        .and_then(|known| known.pointer("/status/conditions"))
-        .and_then(Value::as_array);
+    let Some(known) = known.filter(|known| meta::resource_version(known) == resource_version) else {
+        return Ok(());
+    };
+    let conditions = known.pointer("/status/conditions").and_then(Value::as_array);
     let reported = |condition: &Value| {
         condition["type"] == ConditionType::UnknownError.as_str() && condition["message"] == message.as_str()
     };
-    if known.is_none() || conditions.is_some_and(|conditions| conditions.iter().any(reported)) {
+    if conditions.is_some_and(|conditions| conditions.iter().any(reported)) {
         return Ok(());
     }
     let now = rfc3339(argosy_runtime::clock::System.now());
     let condition =
         json!({"type": ConditionType::UnknownError.as_str(), "message": message, "lastTransitionTime": now});
-    let patch = json!({"status": {"conditions": [condition]}});
-    target
+    let patch =
+        json!({"metadata": {"resourceVersion": resource_version}, "status": {"conditions": [condition]}});
+    let written = target
         .patch(
             &resource,
             &place.namespace,
@@ -346,8 +353,12 @@ pub(crate) async fn report_unreadable(target: &Target, place: &Place, message: &
             Patch::Merge(&patch),
             &Write::default(),
         )
-        .await?;
-    Ok(())
+        .await;
+    match written {
+        // Whatever was written instead is told by the watch, and looked at as what it is.
+        Err(error) if error.conflict() || error.not_found() => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 #[cfg(test)]

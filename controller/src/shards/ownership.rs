@@ -16,6 +16,8 @@ use parking_lot::{Mutex, RwLock};
 pub struct Ownership {
     authority: RwLock<Option<Authority>>,
     holds: RwLock<HashMap<String, Arc<Hold>>>,
+    /// What is under way to each cluster, under whichever epoch it left.
+    wires: Mutex<HashMap<String, Arc<Wire>>>,
     /// A write without an answer is under way for so long after the lease that covered it.
     margin: Duration,
     clock: Arc<dyn Clock>,
@@ -26,6 +28,11 @@ pub struct Ownership {
 struct Hold {
     epoch: u64,
     open: AtomicBool,
+}
+
+/// Writes to one cluster that have left.
+#[derive(Default)]
+struct Wire {
     flying: AtomicUsize,
     /// Writes that were not answered may be under way until then.
     doubtful: Mutex<Duration>,
@@ -37,6 +44,7 @@ impl Ownership {
         Arc::new(Ownership {
             authority: RwLock::new(None),
             holds: RwLock::default(),
+            wires: Mutex::default(),
             margin,
             clock,
             refused: AtomicU64::new(0),
@@ -62,8 +70,17 @@ impl Ownership {
     pub fn fence(self: &Arc<Self>, server: &str) -> Arc<dyn Fence> {
         Arc::new(ClusterFence {
             ownership: self.clone(),
+            wire: self.wire(server),
             server: server.to_owned(),
         })
+    }
+
+    fn wire(&self, server: &str) -> Arc<Wire> {
+        let mut wires = self.wires.lock();
+        if let Some(wire) = wires.get(server) {
+            return wire.clone();
+        }
+        wires.entry(server.to_owned()).or_default().clone()
     }
 
     pub(super) fn set_authority(&self, authority: Option<Authority>) {
@@ -79,8 +96,6 @@ impl Ownership {
                 let hold = Hold {
                     epoch,
                     open: AtomicBool::new(true),
-                    flying: AtomicUsize::new(0),
-                    doubtful: Mutex::default(),
                 };
                 holds.insert(server.to_owned(), Arc::new(hold));
             }
@@ -93,10 +108,11 @@ impl Ownership {
         }
     }
 
-    /// No write under this epoch is under way any more.
+    /// No write is under way any more, of this epoch or an earlier one.
     pub(super) fn quiet(&self, server: &str, epoch: u64, now: Duration) -> bool {
+        let wire = self.wire(server);
         self.holds.read().get(server).is_none_or(|hold| {
-            hold.epoch != epoch || (hold.flying.load(Ordering::SeqCst) == 0 && *hold.doubtful.lock() <= now)
+            hold.epoch != epoch || (wire.flying.load(Ordering::SeqCst) == 0 && *wire.doubtful.lock() <= now)
         })
     }
 
@@ -114,6 +130,7 @@ impl Ownership {
 struct ClusterFence {
     ownership: Arc<Ownership>,
     server: String,
+    wire: Arc<Wire>,
 }
 
 impl ClusterFence {
@@ -130,20 +147,16 @@ impl Fence for ClusterFence {
 
     fn begun(&self) -> Box<dyn FnOnce(bool) + Send> {
         // Counted before the fence is asked: who closes it and then counts misses nobody.
-        let hold = self.hold();
-        if let Some(hold) = &hold {
-            hold.flying.fetch_add(1, Ordering::SeqCst);
-        }
-        let ownership = self.ownership.clone();
+        let (wire, ownership) = (self.wire.clone(), self.ownership.clone());
+        wire.flying.fetch_add(1, Ordering::SeqCst);
         Box::new(move |answered| {
-            let Some(hold) = hold else { return };
             if !answered {
                 let end = ownership.authority.read().map(|authority| authority.end);
                 let until = end.unwrap_or_else(|| ownership.clock.since_boot()) + ownership.margin;
-                let mut doubtful = hold.doubtful.lock();
+                let mut doubtful = wire.doubtful.lock();
                 *doubtful = until.max(*doubtful);
             }
-            hold.flying.fetch_sub(1, Ordering::SeqCst);
+            wire.flying.fetch_sub(1, Ordering::SeqCst);
         })
     }
 
@@ -205,5 +218,22 @@ mod tests {
             "one may still arrive"
         );
         assert!(ownership.quiet("https://a", 1, MINUTE));
+    }
+
+    #[test]
+    fn what_left_under_an_earlier_epoch_is_waited_for_too() {
+        let (ownership, _) = begin();
+        ownership.set_authority(authority(MINUTE, MINUTE));
+        ownership.open("https://a", 1);
+        let fence = ownership.fence("https://a");
+        let flying = fence.begun();
+        // Its record was deleted and made anew, in its own name: lost for a moment, or without a word.
+        ownership.forget("https://a");
+        ownership.open("https://a", 2);
+        ownership.open("https://a", 3);
+        ownership.close("https://a");
+        assert!(!ownership.quiet("https://a", 3, Duration::ZERO));
+        flying(true);
+        assert!(ownership.quiet("https://a", 3, Duration::ZERO));
     }
 }

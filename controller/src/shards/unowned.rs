@@ -15,6 +15,8 @@ use jiff::Timestamp;
 use crate::status::patch_between;
 
 const UNKNOWN: &str = "Unknown";
+/// What each report begins with.
+const REASON: &str = "No shard looks after cluster";
 
 /// A cluster that has had no owner for so long is not about to be given one: a lost owner's clusters have another within
 /// a lease and a list.
@@ -23,8 +25,8 @@ pub(super) fn grace(timing: &Timing) -> Duration {
 }
 
 /// The patch that says so; nothing if the Application says it already.
-pub(super) fn report(app: &Application, server: &str, since: Timestamp) -> Option<Value> {
-    let reason = format!("No shard looks after cluster {server}: none takes clusters (argosy shards)");
+pub(crate) fn report(app: &Application, server: &str, since: Timestamp) -> Option<Value> {
+    let reason = format!("{REASON} {server}: none takes clusters (argosy shards)");
     let since = Time::from_timestamp(since);
     let mut status: ApplicationStatus = app.status.clone();
     let reported = status.sync.status == UNKNOWN
@@ -46,6 +48,12 @@ pub(super) fn report(app: &Application, server: &str, since: Timestamp) -> Optio
         since,
     );
     patch_between(&app.status, &status)
+}
+
+/// Whether the Application says so now.
+pub(crate) fn is_reported(app: &Application) -> bool {
+    let conditions = &app.status.conditions;
+    conditions.iter().any(|known| known.message.starts_with(REASON))
 }
 
 #[cfg(test)]
