@@ -49,14 +49,101 @@ fn the_api_server_accepts_what_the_folders_and_the_chart_install() {
     });
 }
 
+/// Before anything is installed, and not by an object that the API server refuses, or takes for something else.
 #[test]
-fn the_chart_names_a_value_that_it_does_not_know() {
-    let error = render("chart/argosy", &["controller.sharding=modulo"]).unwrap_err();
-    let text = format!("{error:#}");
-    assert!(
-        text.contains("controller.sharding is") && text.contains("modulo"),
-        "{text}"
-    );
+fn the_chart_names_what_is_wrong_with_a_value() {
+    for (value, place, why) in [
+        (
+            "controller.sharding=modulo",
+            "/controller/sharding",
+            "'single', 'leases'",
+        ),
+        (
+            "controller.replicas=three",
+            "/controller/replicas",
+            "want integer",
+        ),
+        ("controller.replicas=null", "/controller", "'replicas'"),
+        (
+            "controller.args=--loglevel=debug",
+            "/controller/args",
+            "want array",
+        ),
+        ("server.enabled=yes", "/server/enabled", "want boolean"),
+        ("image.tag=", "/image/tag", "does not match"),
+        ("repoServer.replica=3", "/repoServer", "'replica' not allowed"),
+    ] {
+        let error = render("chart/argosy", &[value]).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(
+            text.contains(&format!("at '{place}'")) && text.contains(why),
+            "{value}: {text}"
+        );
+    }
+}
+
+/// In values, null takes a default away.
+#[test]
+fn what_may_be_left_out_may_be_null() -> Result<()> {
+    let all = render("chart/argosy", &["server.enabled=true"])?;
+    let values: Vec<String> = ["controller", "repoServer", "server"]
+        .iter()
+        .flat_map(|part| ["args", "env", "resources"].map(|key| format!("{part}.{key}=null")))
+        .chain([
+            "server.enabled=true".to_owned(),
+            "imagePullSecrets=null".to_owned(),
+        ])
+        .collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    assert_eq!(render("chart/argosy", &values)?, all);
+    Ok(())
+}
+
+/// Where no two may be on one node, one more than there are nodes has no place.
+#[test]
+fn replicas_on_nodes_of_their_own_are_replaced_without_one_more() -> Result<()> {
+    for objects in [
+        render("ha", &[])?,
+        render("chart/argosy", &["repoServer.spread=true"])?,
+    ] {
+        let is_alone = |object: &&Value| {
+            let affinity = &object["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"];
+            affinity["requiredDuringSchedulingIgnoredDuringExecution"].is_array()
+        };
+        let alone: Vec<&Value> = objects.iter().filter(is_alone).collect();
+        assert_eq!(alone.len(), 1);
+        for object in alone {
+            let how = &object["spec"]["strategy"]["rollingUpdate"];
+            assert_eq!(how, &json!({"maxSurge": 0, "maxUnavailable": 1}), "{object}");
+        }
+    }
+    Ok(())
+}
+
+/// Folders and chart are two ways to one installation.
+#[test]
+fn roles_in_folders_and_chart_are_the_same() -> Result<()> {
+    let rules = |objects: Vec<Value>| -> Vec<(String, Value)> {
+        let mut rules: Vec<_> = objects
+            .into_iter()
+            .filter(|object| object["rules"].is_array())
+            .map(|object| {
+                (
+                    format!("{} {}", object["kind"], object["metadata"]["name"]),
+                    object["rules"].clone(),
+                )
+            })
+            .collect();
+        rules.sort_by(|a, b| a.0.cmp(&b.0));
+        rules
+    };
+    let mut folders = render("base", &[])?;
+    folders.extend(render("server", &[])?);
+    let chart = render("chart/argosy", &["server.enabled=true"])?;
+    let (folders, chart) = (rules(folders), rules(chart));
+    assert_eq!(folders.len(), 4);
+    assert_eq!(folders, chart);
+    Ok(())
 }
 
 #[test]
