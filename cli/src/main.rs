@@ -19,6 +19,7 @@ mod remote;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -175,13 +176,18 @@ fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
+/// What is busy on a thread of its own when all is done has no more to say, and holds the end up for this long at most.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         // Frames of debug builds are several times those of releases.
         .thread_stack_size(8 << 20)
         .enable_all()
-        .build()?
-        .block_on(future)
+        .build()?;
+    let outcome = runtime.block_on(future);
+    runtime.shutdown_timeout(LAST_WORDS);
+    outcome
 }
 
 /// Argo CD's images call one program by many names. Existing Deployments go on working: a component's name as `argv[0]`
