@@ -120,6 +120,32 @@ fn replicas_on_nodes_of_their_own_are_replaced_without_one_more() -> Result<()> 
     Ok(())
 }
 
+/// Addresses of a pod that ends are known elsewhere for a moment longer, and no probe cuts a long list short.
+#[test]
+fn an_api_server_is_neither_asked_before_it_has_listed_nor_after_it_has_ended() -> Result<()> {
+    for objects in [
+        render("server", &[])?,
+        render("chart/argosy", &["server.enabled=true"])?,
+    ] {
+        let server = objects
+            .iter()
+            .find(|object| object["kind"] == "Deployment" && object["metadata"]["name"] == "argocd-server")
+            .context("find the API server")?;
+        let container = &server["spec"]["template"]["spec"]["containers"][0];
+        let stop = &container["lifecycle"]["preStop"]["exec"]["command"];
+        assert_eq!(stop, &json!(["sleep", "5"]));
+        let start = &container["startupProbe"];
+        let patience = start["periodSeconds"]
+            .as_u64()
+            .zip(start["failureThreshold"].as_u64());
+        assert!(
+            patience.is_some_and(|(every, times)| every * times >= 300),
+            "{start}"
+        );
+    }
+    Ok(())
+}
+
 /// Folders and chart are two ways to one installation.
 #[test]
 fn roles_in_folders_and_chart_are_the_same() -> Result<()> {
