@@ -35,7 +35,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 use crate::auth::{ClusterAuth, set_identity};
 use crate::error::{self, Error, Status};
-use crate::fence::{Carried, Refused};
+use crate::fence::{Carried, Fenced, Refused};
 
 /// The longest wait for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -136,7 +136,7 @@ pub(crate) struct Call {
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
     pub(crate) headers: Vec<(http::HeaderName, HeaderValue)>,
-    pub(crate) fence: Option<Arc<dyn crate::fence::Fence>>,
+    pub(crate) fence: Option<Carried>,
     pub(crate) timeout: Duration,
 }
 
@@ -385,8 +385,8 @@ impl Client {
         for (name, value) in &call.headers {
             request.headers_mut().append(name, value.clone());
         }
-        if let Some(fence) = &call.fence {
-            request.extensions_mut().insert(Carried(fence.clone()));
+        if let Some(carried) = &call.fence {
+            request.extensions_mut().insert(carried.clone());
         }
         Ok(request)
     }
@@ -719,7 +719,7 @@ where
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_keep_alive_while_idle(true)
-        .build::<_, Body>(connector);
+        .build::<_, Fenced>(connector);
 
     let user_agent =
         HeaderValue::from_str(&options.user_agent).map_err(|error| fail("read the user agent", &error))?;
@@ -732,13 +732,18 @@ where
                 request.headers_mut().insert(http::header::AUTHORIZATION, header);
             }
             request.headers_mut().entry(USER_AGENT).or_insert(user_agent);
-            // The last look before the bytes leave.
-            if let Some(Carried(fence)) = request.extensions_mut().remove::<Carried>()
-                && fence.remaining().is_none()
-            {
+            let carried = request.extensions_mut().remove::<Carried>();
+            if carried.as_ref().is_some_and(|carried| !carried.passes()) {
                 return Err(BoxError::from(Refused));
             }
-            http.request(request).await.map_err(BoxError::from)
+            // It may wait for a connection yet, or for a place on one: the last look is where the body leaves.
+            let (head, body) = request.into_parts();
+            let (body, refused) = Fenced::new(body, carried);
+            let answer = http.request(Request::from_parts(head, body)).await;
+            match refused.load(Ordering::SeqCst) {
+                true => Err(BoxError::from(Refused)),
+                false => answer.map_err(BoxError::from),
+            }
         }
     });
     let service = ServiceBuilder::new()

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::client::{Answer, BodyStream, Call, Client, decode};
 use crate::discovery::ApiResource;
 use crate::error::{Class, Error};
-use crate::fence::{Fence, Flight};
+use crate::fence::{Carried, Fence, Flight};
 use crate::items::Splitter;
 
 /// The field manager of every write, the one that Argo CD uses, so that ownership of fields carries over.
@@ -26,6 +26,8 @@ pub const FIELD_MANAGER: &str = "argocd-controller";
 pub const PAGE_LEN: u32 = 500;
 /// A throttled call is sent at most so often.
 const SENDS_MAX: u32 = 5;
+/// One of so many parts of the time that is left of a hold is for what a write waits for before it leaves: a connection, a place.
+const WAY_THERE: u32 = 4;
 /// The wait after a 429 that names none.
 const THROTTLED_WAIT: Duration = Duration::from_secs(1);
 
@@ -466,11 +468,14 @@ impl Target {
                         return Err(Error::Fenced { call: call.what });
                     };
                     call.timeout = call.timeout.min(left);
-                    call.fence = Some(fence.clone());
-                    // The server gives up when we must, so that nothing of ours lands later.
+                    // The server gives up when we must, so that nothing of ours lands later. It counts from when the call
+                    // arrives: a part of the time is for the way there.
+                    let given = call.timeout.min(left / WAY_THERE * (WAY_THERE - 1));
                     call.query.truncate(query);
                     call.query
-                        .push(("timeout", format!("{}ms", call.timeout.as_millis().max(1))));
+                        .push(("timeout", format!("{}ms", given.as_millis().max(1))));
+                    let fence = fence.clone();
+                    call.fence = Some(Carried { fence, given });
                     Some(flight)
                 }
                 _ => None,

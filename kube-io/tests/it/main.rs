@@ -36,6 +36,7 @@ fn on_a_real_api_server() {
         writes::a_missing_kind_is_not_a_missing_object(&client).await;
         writes::unknown_fields_are_warned_of_or_refused(&client).await;
         writes::a_write_stays_here_when_the_cluster_is_not_held(&client).await;
+        writes::a_write_that_waited_for_its_connection_stays_here_too(&cluster).await;
         following::lists_in_pages_and_streams_are_the_same(&client).await;
         following::objects_are_counted_between_watches(&client).await;
         following::one_bad_object_does_not_stop_the_others(&client).await;

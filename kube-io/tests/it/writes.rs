@@ -1,12 +1,16 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use argosy_kube_io::client::Client;
+use argosy_kube_io::client::{Client, Options};
 use argosy_kube_io::fence::Fence;
 use argosy_kube_io::target::{Delete, Deleted, FieldValidation, Patch, Propagation, Write};
-use argosy_kube_io::{ApiResource, Class, Error, api};
+use argosy_kube_io::{ApiResource, Class, ClusterAuth, Error, api, connect};
 use argosy_object::meta;
+use argosy_runtime::dial::{Dial, Stream};
+use argosy_test_cluster::Cluster;
 use serde_json::json;
+use tokio::net::TcpStream;
 
 use crate::{config_map, target};
 
@@ -275,4 +279,46 @@ pub(crate) async fn a_write_stays_here_when_the_cluster_is_not_held(client: &Cli
             .unwrap()
             .created
     );
+}
+
+/// Open until somebody shuts it.
+struct Gate(Arc<AtomicBool>);
+
+impl Fence for Gate {
+    fn remaining(&self) -> Option<Duration> {
+        self.0.load(Ordering::SeqCst).then_some(Duration::from_secs(10))
+    }
+}
+
+pub(crate) async fn a_write_that_waited_for_its_connection_stays_here_too(cluster: &Cluster) {
+    let auth = ClusterAuth::kubeconfig(Some(&cluster.kubeconfig()), None)
+        .await
+        .unwrap();
+    let open = Arc::new(AtomicBool::new(true));
+    let gate = open.clone();
+    // While a connection is made, the cluster is lost.
+    let dial = Dial::new(move |address| {
+        let (address, gate) = (address.to_owned(), gate.clone());
+        Box::pin(async move {
+            let stream = TcpStream::connect(address).await?;
+            gate.store(false, Ordering::SeqCst);
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    });
+    let client = connect(auth.dialing(dial), Options::default()).await.unwrap();
+    let resource = api::config_maps();
+    let held = target(&client).with_fence(Arc::new(Gate(open.clone())));
+    let late = config_map("late", json!({}));
+    // The first call makes the connection.
+    open.store(true, Ordering::SeqCst);
+    let error = held
+        .create(&resource, &late, &Write::default())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Fenced { .. }), "{error:?}");
+    assert!(held.get(&resource, "default", "late").await.unwrap().is_none());
+    // What stayed here has not broken anything.
+    open.store(true, Ordering::SeqCst);
+    let made = held.create(&resource, &late, &Write::default()).await;
+    assert!(made.unwrap().created);
 }
