@@ -260,5 +260,10 @@ mod tests {
         assert_eq!(renew("2"), Ok((2, 8)));
         assert_eq!(renew("60"), Ok((10, 40)));
         assert_eq!(renew("0"), Ok((1, 4)));
+        let leave = read(env(&[(HEARTBEAT, "10")]), "").map(|own| own.timing.leave);
+        assert!(
+            leave.is_ok_and(|leave| leave <= Duration::from_secs(20)),
+            "Kubernetes kills after 30 s, and what is under way has to end"
+        );
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The longest time between two renewals that can be asked for. Longer ones would leave clusters unowned for longer.
 pub const RENEW_MAX: Duration = Duration::from_secs(10);
 
+/// However seldom leases are renewed: a process that is to end is killed half a minute later.
+const LEAVE_MAX: Duration = Duration::from_secs(15);
+
 /// A moment: time since an arbitrary start, on the monotonic clock of one process.
 pub type Time = Duration;
 
@@ -57,7 +60,7 @@ impl Timing {
             margin: renew,
             gather: renew * 2 / 5,
             warm: renew * 12,
-            leave: renew * 3,
+            leave: (renew * 3).min(LEAVE_MAX),
             forget: renew * 120,
             relist: renew * 120,
             longest: Duration::ZERO,

@@ -196,6 +196,12 @@ fn calm(world: &mut World) {
         process.cut = 0;
         process.lag = 0;
     }
+    let pids: Vec<usize> = world.processes.keys().copied().collect();
+    for pid in pids {
+        // After the last of what may be on its way.
+        let wanted = world.wanted.clone();
+        world.after(60 * SECOND, Action::Answer(pid, Event::Clusters(wanted)));
+    }
     for slot in 0..world.slots.len() {
         world.after(SECOND, Action::Start(slot, Begin::NewPod));
     }
@@ -418,7 +424,7 @@ impl World {
         }
     }
 
-    /// A cluster comes or goes; every process hears of it.
+    /// A cluster comes or goes; every process hears of it, sooner or later, or not before something else has happened.
     fn clusters(&mut self) {
         let number = self.rng.u32(..8);
         let cluster = ClusterId::new(&format!("c{number}"));
@@ -433,7 +439,11 @@ impl World {
         let pids: Vec<usize> = self.processes.keys().copied().collect();
         for pid in pids {
             let wanted = self.wanted.clone();
-            self.event(pid, Event::Clusters(wanted));
+            let wait = match self.rng.u32(..3) {
+                0 => self.rng.u64(..60 * SECOND),
+                _ => self.rng.u64(..SECOND),
+            };
+            self.after(wait, Action::Answer(pid, Event::Clusters(wanted)));
         }
     }
 }

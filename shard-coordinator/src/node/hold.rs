@@ -179,6 +179,10 @@ impl Node {
         };
         let key = Key::Cluster(record.cluster.clone());
         let version = self.version(&key);
+        let known = self
+            .wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.contains_key(&record.cluster));
         let Some(held) = self.held.get_mut(&record.cluster) else {
             return;
         };
@@ -186,7 +190,12 @@ impl Node {
         let asked = match &record.handover {
             Some(handover) => {
                 let since = *held.asked.get_or_insert(now);
-                handover.to.is_none() || handover.warm || now - since >= warm
+                match handover.to {
+                    // That the coordinator has not heard of the cluster is no proof that there is none: it goes when its owner
+                    // knows of none either.
+                    None => !known,
+                    Some(_) => handover.warm || now - since >= warm,
+                }
             }
             None => {
                 held.asked = None;

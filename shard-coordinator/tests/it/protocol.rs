@@ -358,6 +358,41 @@ fn epochs_rise_over_the_removal_of_a_cluster() {
     );
 }
 
+/// The watch of the coordinator may be behind, or have lost what it was told.
+#[test]
+fn a_cluster_that_its_owner_knows_of_is_not_let_go_because_the_coordinator_does_not() {
+    let mut world = World::new(&["a", "b"]);
+    world.pass(60 * SECOND);
+    let clusters = |names: &[&str]| {
+        let wanted = |name: &&str| (ClusterId::new(name), Wanted { pin: None, cost: 1 });
+        Event::Clusters(names.iter().map(wanted).collect())
+    };
+    let Object::Election(election) = world.store[&Key::Election].0.clone() else {
+        panic!("a lease");
+    };
+    let leader = match election.holder.unwrap().shard.0.as_ref() {
+        "a" => "a",
+        _ => "b",
+    };
+    let owned = ["c1", "c2"].map(|cluster| (cluster, world.owner(cluster)));
+    let others = owned.iter().find(|(_, owner)| !owner.starts_with(leader));
+    let (cluster, owner) = others.unwrap().clone();
+    let rest = if cluster == "c1" { "c2" } else { "c1" };
+    world.log.clear();
+    world.tell(leader, clusters(&[rest]));
+    world.pass(120 * SECOND);
+    assert_eq!(world.owner(cluster), owner);
+    assert!(world.log.is_empty(), "its owner goes on: {:?}", world.log);
+    world.tell(leader, clusters(&["c1", "c2"]));
+    world.pass(2 * SECOND);
+    assert_eq!(world.record(cluster).handover, None, "it is called off");
+    for name in ["a", "b"] {
+        world.tell(name, clusters(&[rest]));
+    }
+    world.pass(2 * SECOND);
+    assert!(!world.store.contains_key(&Key::Cluster(ClusterId::new(cluster))));
+}
+
 #[test]
 fn a_view_of_the_past_makes_no_owner() {
     let mut world = World::new(&["a", "b"]);
