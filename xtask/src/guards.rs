@@ -1,9 +1,12 @@
 //! `cargo xtask guards`: is the simulation sharp enough? Each guard of the shards' protocol is taken out of a copy of the
 //! sources, one at a time, and seeds are run until one breaks an invariant. With `--whole` the same for guards of the whole
-//! controller, in seeds of whole controllers.
+//! controller, in seeds of whole controllers; with `--tests` for guards of invariants that no seed looks at, each of which has a
+//! test of its own.
+//!
+//! Between them every invariant I1 to I10 has a guard that it breaks without.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -28,7 +31,7 @@ const STORE: &str = "shard-coordinator/simulation/src/store.rs";
 const WORLD: &str = "shard-coordinator/simulation/src/world.rs";
 
 /// So many seeds at most for each of them.
-const SEEDS: &str = "20000";
+const SEEDS: u64 = 20_000;
 
 #[rustfmt::skip]
 const GUARDS: [Guard; 42] = [
@@ -151,8 +154,8 @@ const WHOLE: [Guard; 9] = [
         with: "    let rendered = rendered(&responses);",
         without: "    responses.iter_mut().for_each(|response| response.manifests.truncate(2));\n    let rendered = rendered(&responses);" },
     Guard { name: "an operation deletes nothing that Git holds", file: "controller/src/operation/begin.rs",
-        with: "let (mut desired, live) = (managed.desired(), managed.live());",
-        without: "let (mut desired, live) = (managed.desired().filter(|_| managed.key.name != *\"late\" || managed.live().is_none()), managed.live());" },
+        with: "let (desired, live) = (managed.desired(), managed.live());",
+        without: "let (desired, live) = (managed.desired().filter(|_| managed.key.name != *\"late\" || managed.live().is_none()), managed.live());" },
     Guard { name: "an Application is written when something has changed", file: "controller/src/status.rs",
         with: "    if known == status {\n        return None;",
         without: "    if known == status {\n        return Some(json!({ \"status\": value_of(status) }));" },
@@ -167,43 +170,185 @@ const WHOLE: [Guard; 9] = [
 ];
 
 /// So many seeds of whole controllers, with so many seconds of faults.
-const WHOLE_SEEDS: &str = "20";
+const WHOLE_SEEDS: u64 = 20;
 const WHOLE_CHAOS: &str = "120";
 
-/// Takes out each guard in turn: those of the protocol, or, with `whole`, of the controller.
+/// A guard with the test that needs it.
+struct Tested {
+    invariant: &'static str,
+    guard: Guard,
+    package: &'static str,
+    test: &'static str,
+}
+
+#[rustfmt::skip]
+const TESTED: [Tested; 11] = [
+    Tested { invariant: "I2", package: "argosy-whole", test: "an_owner_whose_watch_is_behind_goes_on_with_nothing_that_has_ended",
+        guard: Guard { name: "an operation of somebody else is taken over first", file: "controller/src/operation.rs",
+            with: "    } else if !memory.ours {\n        desk.adopt().await?;", without: "    } else if !memory.ours {" } },
+    Tested { invariant: "I7", package: "argosy-controller", test: "faults::missed::a_change_behind_the_watch_is_found_by_counting",
+        guard: Guard { name: "objects are counted between watches", file: "kube-io/src/list_watch.rs",
+            with: "            self.audit_begins(look, false);\n            return Ok(());", without: "            let _ = look;" } },
+    Tested { invariant: "I7", package: "argosy-controller", test: "faults::missed::an_update_behind_the_watch_is_found_by_its_version",
+        guard: Guard { name: "versions are compared, too", file: "kube-io/src/list_watch/audit.rs",
+            with: "        } else if now >= self.versions_due {", without: "        } else if now >= self.versions_due && false {" } },
+    Tested { invariant: "I9", package: "argosy-kube-io", test: "budget::tests::lists_wait_for_bytes_and_the_smallest_budget_is_one_list",
+        guard: Guard { name: "lists in flight have a budget of bytes", file: "kube-io/src/budget.rs",
+            with: "bytes.clamp(Self::LIST, Semaphore::MAX_PERMITS)", without: "bytes.clamp(Semaphore::MAX_PERMITS, Semaphore::MAX_PERMITS)" } },
+    Tested { invariant: "I9", package: "argosy-object", test: "yaml::tests::budgets_are_kept",
+        guard: Guard { name: "aliases have a budget", file: "engine/object/src/yaml/build.rs",
+            with: "if self.alias_nodes > self.limits.alias_nodes ||", without: "if" } },
+    Tested { invariant: "I9", package: "argosy-repo-server", test: "load::tests::there_is_an_end_to_how_many_may_wait_and_none_for_others_because_of_one",
+        guard: Guard { name: "there is an end to how many renders may wait", file: "repo-server/src/load.rs",
+            with: "self.all >= MAX || self.all", without: "self.all" } },
+    Tested { invariant: "I9", package: "argosy-server", test: "webhook::room::tests::large_payloads_share_a_room_and_keep_no_small_one_out",
+        guard: Guard { name: "payloads that are being read share a room", file: "server/src/webhook/room.rs",
+            with: "room.try_acquire_many(len)", without: "room.try_acquire_many(len.min(0))" } },
+    Tested { invariant: "I9", package: "argosy-server", test: "webhook::tests::a_flood_fills_a_bounded_room_and_loses_no_repository_of_what_it_took",
+        // Without any end the test would not end either.
+        guard: Guard { name: "pushes that wait have an end", file: "server/src/webhook.rs",
+            with: "self.pushes.len() + pushes.len() > WAITING_MAX", without: "self.pushes.len() > 2 * WAITING_MAX" } },
+    Tested { invariant: "I10", package: "argosy-diff", test: "mask::tests::equal_values_get_equal_marks_and_others_longer_ones",
+        guard: Guard { name: "values of Secrets become marks", file: "engine/diff/src/mask.rs",
+            with: "                *value = marks.of(value);\n            }\n        }\n    }\n}\n\n/// The marks of one key.",
+            without: "                marks.of(value);\n            }\n        }\n    }\n}\n\n/// The marks of one key." } },
+    Tested { invariant: "I10", package: "argosy-server", test: "egress::tests::no_credential_of_a_repository_template_or_cluster_leaves",
+        guard: Guard { name: "what a repository is entered with stays in", file: "server/src/egress.rs",
+            with: "webhook_manifest_cache_warm_disabled,\n        ..Repository::default()", without: "webhook_manifest_cache_warm_disabled,\n        ..full.clone()" } },
+    Tested { invariant: "I10", package: "argosy-repo-server", test: "git::command::tests::credentials_do_not_survive_in_error_texts",
+        guard: Guard { name: "Git's words lose the credentials in them", file: "repo-server/src/git/command.rs",
+            with: "text = text.replace(secret, \"***\");", without: "" } },
+];
+
+/// Which guards are taken out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Those of the protocol, against its simulation.
+    Protocol,
+    /// Those of the controller, against whole ones.
+    Whole,
+    /// Those that have a test of their own.
+    Tests,
+}
+
+/// Takes out each guard in turn whose name contains `only`, and runs `seeds` of the simulation, or as many as it takes by default.
 ///
 /// # Errors
-/// When a guard is not where it should be, or when the simulation does not notice that one is gone.
-pub(crate) fn run(whole: bool) -> Result<()> {
-    let copy = shell::root().join("target/guards/sources");
+/// When a guard is not where it should be, when what is left does not compile, or when nothing notices that one is gone.
+pub(crate) fn run(kind: Kind, only: &str, seeds: Option<u64>) -> Result<()> {
+    let copy = Copy {
+        sources: shell::root().join("target/guards/sources"),
+        built: shell::root().join("target/guards/built"),
+    };
     let mut unnoticed = Vec::new();
-    println!("| guard taken out | breaks | seed |\n|---|---|---|");
-    let guards: &[Guard] = if whole { &WHOLE } else { &GUARDS };
-    for guard in guards {
-        mirror(&copy)?;
-        let place = copy.join(guard.file);
-        let text = std::fs::read_to_string(&place).with_context(|| format!("read {}", guard.file))?;
-        if text.matches(guard.with).count() != 1 {
-            bail!(
-                "the guard {:?} is not to be found once in {}",
-                guard.name,
-                guard.file
-            );
+    let mut note = |guard: &Guard, broken: Option<(String, String)>| {
+        let (invariant, place) = broken.unwrap_or_else(|| {
+            unnoticed.push(guard.name);
+            ("nothing".to_owned(), String::new())
+        });
+        println!("| {} | {invariant} | {place} |", guard.name);
+    };
+    let place = if kind == Kind::Tests { "its test" } else { "seed" };
+    println!("| guard taken out | breaks | {place} |\n|---|---|---|");
+    match kind {
+        Kind::Protocol => {
+            for guard in GUARDS.iter().filter(|guard| guard.name.contains(only)) {
+                let seeds = seeds.unwrap_or(SEEDS).to_string();
+                let args = ["--release", "--package", "argosy-shard-simulation"];
+                note(guard, copy.seed_without(guard, &args, &["--seeds", &seeds])?);
+            }
         }
-        std::fs::write(&place, text.replace(guard.with, guard.without))?;
-        let output = simulate(&copy, whole)?;
-        match broken(&output) {
-            Some((invariant, seed)) => println!("| {} | {invariant} | {seed} |", guard.name),
-            None => {
-                println!("| {} | nothing | |", guard.name);
-                unnoticed.push(guard.name);
+        Kind::Whole => {
+            for guard in WHOLE.iter().filter(|guard| guard.name.contains(only)) {
+                let seeds = seeds.unwrap_or(WHOLE_SEEDS).to_string();
+                // The controller takes longer to be optimised than its seeds to run.
+                let args = ["--package", "argosy-whole"];
+                let rest = ["--seeds", &seeds, "--chaos", WHOLE_CHAOS];
+                note(guard, copy.seed_without(guard, &args, &rest)?);
+            }
+        }
+        Kind::Tests => {
+            for tested in TESTED.iter().filter(|tested| tested.guard.name.contains(only)) {
+                let failed = copy.test_without(tested)?;
+                let broken = failed.then(|| (tested.invariant.to_owned(), format!("`{}`", tested.test)));
+                note(&tested.guard, broken);
             }
         }
     }
     if !unnoticed.is_empty() {
-        bail!("no seed needs these: {}", unnoticed.join("; "));
+        bail!("nothing needs these: {}", unnoticed.join("; "));
     }
     Ok(())
+}
+
+/// The sources once more, and what is built from them.
+struct Copy {
+    sources: PathBuf,
+    built: PathBuf,
+}
+
+impl Copy {
+    /// Which invariant breaks without the guard, and in which seed of a package's program.
+    fn seed_without(
+        &self,
+        guard: &Guard,
+        package: &[&str],
+        args: &[&str],
+    ) -> Result<Option<(String, String)>> {
+        self.take_out(guard)?;
+        let mut build = self.cargo("build");
+        shell::output(build.args(package))?;
+        let mut seeds = self.cargo("run");
+        seeds.args(package).arg("--").args(args);
+        let output = seeds.output().context("run the simulation")?;
+        Ok(broken(&String::from_utf8_lossy(&output.stderr)))
+    }
+
+    /// Whether the guard's test fails without it.
+    fn test_without(&self, tested: &Tested) -> Result<bool> {
+        self.take_out(&tested.guard)?;
+        let package = ["--package", tested.package];
+        shell::output(self.cargo("test").args(package).arg("--no-run"))?;
+        let mut test = self.cargo("test");
+        test.args(package)
+            .args(["--no-fail-fast", "--", "--exact", tested.test]);
+        let output = test.output().context("run the test")?;
+        let failed = format!("test {} ... FAILED", tested.test);
+        Ok(String::from_utf8_lossy(&output.stdout).contains(&failed))
+    }
+
+    /// Brings the copy in line with the sources and takes the guard out of it.
+    fn take_out(&self, guard: &Guard) -> Result<()> {
+        mirror(&self.sources)?;
+        let text = with(guard)?;
+        let place = self.sources.join(guard.file);
+        std::fs::write(&place, text.replace(guard.with, guard.without))
+            .with_context(|| format!("write {}", place.display()))
+    }
+
+    fn cargo(&self, what: &str) -> Command {
+        let mut command = shell::cargo([what, "--quiet"]);
+        command
+            .current_dir(&self.sources)
+            .env("CARGO_TARGET_DIR", &self.built)
+            // The builds differ in one line each.
+            .env("CARGO_INCREMENTAL", "1");
+        command
+    }
+}
+
+/// The text of the guard's file, in which it stands once.
+fn with(guard: &Guard) -> Result<String> {
+    let text = std::fs::read_to_string(shell::root().join(guard.file))
+        .with_context(|| format!("read {}", guard.file))?;
+    match text.matches(guard.with).count() {
+        1 => Ok(text),
+        _ => bail!(
+            "the guard {:?} is not to be found once in {}",
+            guard.name,
+            guard.file
+        ),
+    }
 }
 
 /// Brings the copy in line with the sources. Files that are the same are not touched, so that little is compiled.
@@ -225,34 +370,32 @@ fn mirror(copy: &Path) -> Result<()> {
     Ok(())
 }
 
-fn simulate(copy: &Path, whole: bool) -> Result<Output> {
-    let program: &[&str] = match whole {
-        true => &[
-            "argosy-whole",
-            "--",
-            "--seeds",
-            WHOLE_SEEDS,
-            "--chaos",
-            WHOLE_CHAOS,
-        ],
-        false => &["argosy-shard-simulation", "--", "--seeds", SEEDS],
-    };
-    let mut command = shell::cargo(["run", "--quiet", "--release", "--package"]);
-    command.args(program);
-    command
-        .current_dir(copy)
-        .env("RUSTFLAGS", "-Awarnings")
-        .env("CARGO_TARGET_DIR", shell::root().join("target/guards/built"))
-        // The builds differ in one line each.
-        .env("CARGO_INCREMENTAL", "1");
-    command.output().context("run the simulation")
-}
-
 /// Which invariant broke, and in which seed.
-fn broken(output: &Output) -> Option<(String, String)> {
-    let text = String::from_utf8_lossy(&output.stderr);
+fn broken(text: &str) -> Option<(String, String)> {
     let line = text.lines().find(|line| line.starts_with("seed "))?;
     let mut words = line.split([' ', ':']);
     let seed = words.nth(1)?.to_owned();
     Some((words.nth(1)?.to_owned(), seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_guard_stands_where_it_is_said_to() {
+        let tested = TESTED.iter().map(|tested| &tested.guard);
+        for guard in GUARDS.iter().chain(&WHOLE).chain(tested) {
+            if let Err(error) = with(guard) {
+                panic!("{error:#}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_that_breaks_an_invariant_says_which() {
+        let said = "warning: unused\nseed 17 broke I8 after 3.250 s: late\nrepeat it: …";
+        assert_eq!(broken(said), Some(("I8".to_owned(), "17".to_owned())));
+        assert_eq!(broken("warning: unused\n"), None);
+    }
 }

@@ -58,6 +58,15 @@ enum Command {
         /// The guards of whole controllers instead.
         #[arg(long)]
         whole: bool,
+        /// The guards that have a test of their own instead.
+        #[arg(long, conflicts_with = "whole")]
+        tests: bool,
+        /// Only those whose name contains this.
+        #[arg(long, default_value = "")]
+        only: String,
+        /// So many seeds at most for each.
+        #[arg(long, conflicts_with = "tests")]
+        seeds: Option<u64>,
     },
     /// The layering and habits that the compiler does not check.
     Tidy,
@@ -81,7 +90,19 @@ fn main() -> Result<()> {
         Command::Simulate { whole: false, args } => released("argosy-shard-simulation", &args),
         Command::Simulate { whole: true, args } => released("argosy-whole", &args),
         Command::Model { args } => released("argosy-shard-model", &args),
-        Command::Guards { whole } => guards::run(whole),
+        Command::Guards {
+            whole,
+            tests,
+            only,
+            seeds,
+        } => {
+            let kind = match (whole, tests) {
+                (true, _) => guards::Kind::Whole,
+                (_, true) => guards::Kind::Tests,
+                _ => guards::Kind::Protocol,
+            };
+            guards::run(kind, &only, seeds)
+        }
         Command::Tidy => tidy::run(),
         Command::Codegen { check, openapi } => generate(check, openapi.as_deref()),
     }
