@@ -5,6 +5,7 @@
 //! that is no cluster any longer has nothing to clean up: all finalizers go. Whatever else stands in the way becomes a
 //! `DeletionError` condition, and the pass is repeated.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use argosy_health::Status as Health;
 use argosy_kube_io::target::{Delete, Deleted, Propagation, Write};
 use argosy_kube_io::{Error, Target};
 use argosy_livestate::{Resource, Snapshot};
-use argosy_object::{Value, meta};
+use argosy_object::{ResourceKey, Value, meta};
 use argosy_sync::hook::{self, DeletePolicy, Hook, HookType};
 use argosy_sync::options::{Removal, SyncOptions, resource_options};
-use argosy_sync::wave;
+use argosy_sync::{vital, wave};
 use futures::StreamExt as _;
 use serde_json::json;
 use tracing::{info, warn};
@@ -359,9 +360,10 @@ impl<'a> Scene<'a> {
         {
             return Ok(false);
         }
+        let removals = Removals::new(self.app, &self.ctx.options.namespace);
         let mut doomed: Vec<(Arc<Resource>, Value)> = Vec::new();
         for (resource, object) in live {
-            match self.removal(&object) {
+            match self.removal(&removals, &object) {
                 Removal::Forbidden => continue,
                 Removal::Confirm if !self.approved() => {
                     info!(app = self.app.metadata.name, resource = %resource.key, "the deletion waits for approval");
@@ -393,7 +395,7 @@ impl<'a> Scene<'a> {
         let left = self.live(&self.cluster.snapshot());
         Ok(!left
             .iter()
-            .any(|(_, object)| self.removal(object) != Removal::Forbidden))
+            .any(|(_, object)| self.removal(&removals, object) != Removal::Forbidden))
     }
 
     /// As long as not all is known of a kind that the Application had, it cannot be said that nothing is left of it.
@@ -411,10 +413,10 @@ impl<'a> Scene<'a> {
     }
 
     /// May this be deleted with its Application?
-    fn removal(&self, object: &Value) -> Removal {
+    fn removal(&self, removals: &Removals<'_>, object: &Value) -> Removal {
         // A label of earlier days may be somebody else's.
         let by_label = tracking::has_label_alone(object, &self.ctx.settings.get().tracking);
-        match removal(object, self.app, &self.ctx.options.namespace) {
+        match removals.of(object) {
             Removal::Allowed if by_label => Removal::Confirm,
             other => other,
         }
@@ -650,46 +652,50 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// May `object` be deleted with `app`? Definitions never, because of what others may have made of them; nor the Application itself, if it is
-/// among its own resources, and Namespaces without which the cluster or we (`own_namespace`) cannot live. What a person has to agree to
-/// when it leaves Git, a person has to agree to here too; Git may have said so and not have been synced since, then the last look tells.
-fn removal(object: &Value, app: &Application, own_namespace: &str) -> Removal {
-    let itself = meta::uid(object) == app.metadata.uid
-        && meta::kind(object) == "Application"
-        && meta::group(object) == "argoproj.io";
-    let vital = meta::group(object).is_empty()
-        && meta::kind(object) == "Namespace"
-        && [
-            "default",
-            "kube-system",
-            "kube-public",
-            "kube-node-lease",
+/// What may be deleted with an Application, read once for all of its objects.
+struct Removals<'a> {
+    app: &'a Application,
+    own_namespace: &'a str,
+    options: SyncOptions,
+    /// What Git said at the last look that a person has to agree to; it may not have been synced since.
+    told: HashSet<ResourceKey>,
+}
+
+impl<'a> Removals<'a> {
+    fn new(app: &'a Application, own_namespace: &'a str) -> Self {
+        let options = app
+            .spec
+            .sync_policy
+            .iter()
+            .flat_map(|policy| &policy.sync_options);
+        let told = app.status.resources.iter();
+        let told = told.filter(|known| known.requires_deletion_confirmation);
+        Removals {
+            app,
             own_namespace,
-        ]
-        .contains(&meta::name(object));
-    if meta::is_crd(object) || itself || vital {
-        return Removal::Forbidden;
+            options: SyncOptions::parse(options.map(String::as_str)),
+            told: told
+                .map(|known| ResourceKey::new(&*known.group, &*known.kind, &*known.namespace, &*known.name))
+                .collect(),
+        }
     }
-    let options = app
-        .spec
-        .sync_policy
-        .iter()
-        .flat_map(|policy| &policy.sync_options);
-    let options = SyncOptions::parse(options.map(String::as_str));
-    let own = resource_options(&options, None, None, Some(object));
-    let key = meta::key(object);
-    let told = || {
-        app.status.resources.iter().any(|known| {
-            known.requires_deletion_confirmation
-                && known.name == key.name
-                && known.kind == key.kind
-                && known.group == key.group
-                && known.namespace == key.namespace
-        })
-    };
-    match own.delete {
-        Removal::Allowed if own.prune == Removal::Confirm || told() => Removal::Confirm,
-        other => other,
+
+    /// May `object` be deleted? Definitions never, because of what others may have made of them; nor the Application itself, if it is
+    /// among its own resources, and Namespaces without which the cluster or we cannot live. What a person has to agree to when it leaves
+    /// Git, a person has to agree to here too.
+    fn of(&self, object: &Value) -> Removal {
+        let itself = meta::uid(object) == self.app.metadata.uid
+            && meta::kind(object) == "Application"
+            && meta::group(object) == "argoproj.io";
+        let key = meta::key(object);
+        if meta::is_crd(object) || itself || vital::is_vital(&key, self.own_namespace) {
+            return Removal::Forbidden;
+        }
+        let own = resource_options(&self.options, None, None, Some(object));
+        match own.delete {
+            Removal::Allowed if own.prune == Removal::Confirm || self.told.contains(&key) => Removal::Confirm,
+            other => other,
+        }
     }
 }
 
@@ -707,7 +713,7 @@ mod tests {
     #[test]
     fn what_a_person_has_to_agree_to_when_it_leaves_git_waits_here_too() {
         let mut app = Application::default();
-        let of = |app: &Application, options| removal(&config_map(options), app, "argocd");
+        let of = |app: &Application, options| Removals::new(app, "argocd").of(&config_map(options));
         assert_eq!(of(&app, ""), Removal::Allowed);
         assert_eq!(of(&app, "Delete=confirm"), Removal::Confirm);
         assert_eq!(of(&app, "Prune=confirm"), Removal::Confirm);
@@ -730,18 +736,20 @@ mod tests {
             requires_deletion_confirmation: true,
             ..ResourceStatus::default()
         });
-        assert_eq!(removal(&config_map(""), &app, "argocd"), Removal::Confirm);
+        let removals = Removals::new(&app, "argocd");
+        assert_eq!(removals.of(&config_map("")), Removal::Confirm);
+        let mut other = config_map("");
+        meta::set_field(&mut other, &["metadata", "name"], "b");
+        assert_eq!(removals.of(&other), Removal::Allowed);
     }
 
     #[test]
     fn definitions_and_namespaces_that_everything_needs_stay() {
         let app = Application::default();
         let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "uid": "u"}});
-        assert_eq!(
-            removal(&namespace("kube-system"), &app, "argocd"),
-            Removal::Forbidden
-        );
-        assert_eq!(removal(&namespace("argocd"), &app, "argocd"), Removal::Forbidden);
-        assert_eq!(removal(&namespace("shop"), &app, "argocd"), Removal::Allowed);
+        let removals = Removals::new(&app, "argocd");
+        assert_eq!(removals.of(&namespace("kube-system")), Removal::Forbidden);
+        assert_eq!(removals.of(&namespace("argocd")), Removal::Forbidden);
+        assert_eq!(removals.of(&namespace("shop")), Removal::Allowed);
     }
 }

@@ -1,6 +1,5 @@
 //! From the request to a plan: which attempt this is, what is desired and live, what is to be done.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use argosy_sync::options::Removal;
 use argosy_sync::plan::{Check, ManagedNamespace};
 use argosy_sync::retry::{self, Backoff, Strategy};
 use argosy_sync::{
-    Action, Hold, OperationPhase, Options, Plan, Progress, Resource, Selector, SyncOptions, Task, plan,
+    Action, Hold, OperationPhase, Options, Plan, Progress, Resource, Selector, SyncOptions, Task, plan, vital,
 };
 use tokio::time::Instant;
 use tracing::info;
@@ -192,7 +191,7 @@ pub(super) async fn session(desk: &mut Desk<'_>) -> Result<Session, Refusal> {
             "one or more synchronization tasks are not valid: {found}"
         ))
     })?;
-    spare_vital_namespaces(&mut plan, &desk.ctx.options.namespace);
+    spare_vital(&mut plan, &desk.ctx.options.namespace);
     spare_definitions_in_use(&mut plan, &compared.snapshot, &writer.instance);
     let known = desk
         .state
@@ -563,18 +562,10 @@ fn hold(desk: &Desk<'_>, settings: &Settings) -> Option<Hold> {
     })
 }
 
-/// Namespaces without which a cluster, or this program, cannot live are never deleted, whatever carries our mark.
-fn spare_vital_namespaces(plan: &mut Plan, own: &str) {
-    let vital: HashSet<&str> = ["default", "kube-system", "kube-public", "kube-node-lease", own].into();
+/// What nothing can live without is never deleted, whatever carries our mark.
+fn spare_vital(plan: &mut Plan, own_namespace: &str) {
     for task in &mut plan.tasks {
-        let ResourceKey {
-            group, kind, name, ..
-        } = &task.key;
-        if task.action == Action::Prune
-            && group.is_empty()
-            && kind == "Namespace"
-            && vital.contains(name.as_str())
-        {
+        if task.action == Action::Prune && vital::is_vital(&task.key, own_namespace) {
             task.action = Action::SkipPruneForbidden;
         }
     }

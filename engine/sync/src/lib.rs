@@ -17,6 +17,7 @@ pub mod plan;
 pub mod progress;
 pub mod result;
 pub mod retry;
+pub mod vital;
 pub mod wave;
 
 pub use hold::Hold;
