@@ -8,7 +8,7 @@
 //!   borrow from Kubernetes, [`crd`] their definitions.
 //! - Keys on objects: [`annotation`], [`finalizer`], [`condition`], and [`tracking`], which says whose a resource is.
 //! - What operators configure: [`settings`] (`argocd-cm`), [`cluster_secret`], [`repository_secret`].
-//! - What a project permits: [`project`]; what it demands of sources: [`integrity`].
+//! - What a project permits: [`project`]; what it demands of sources: [`integrity`]. Sources that refer to each other: [`refs`].
 //! - Wire: [`repository`] is the gRPC of the repository server, [`services`] that of the API server, which hands on [`events`].
 //! - Small languages that all of these use: [`duration`], [`glob`], [`git_url`].
 
@@ -24,6 +24,7 @@ pub mod glob;
 pub mod integrity;
 pub mod meta;
 pub mod project;
+pub mod refs;
 pub mod repository;
 pub mod repository_secret;
 pub mod services;

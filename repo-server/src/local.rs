@@ -8,6 +8,7 @@ use crate::metrics::Metrics;
 use crate::path::TreePath;
 use crate::render::{Located, Renderer, Request, Tracking};
 use crate::tree::Tree;
+use argosy_api::refs;
 use argosy_api::v1alpha1::{ApplicationSource, HelmOptions, KustomizeOptions, RefTarget, Repository};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -107,15 +108,10 @@ pub async fn render(request: LocalRequest) -> Result<Outcome> {
         ],
     };
     let renderer = crate::setup::renderer_of(&args, &cache_dir, open, Metrics::default())?;
-    let mut refs = BTreeMap::new();
-    for source in request.sources.iter().filter(|source| !source.r#ref.is_empty()) {
-        let target = RefTarget {
-            repo: access::find(&source.repo_url, &request.credentials, &[]),
-            target_revision: source.target_revision.clone(),
-            chart: source.chart.clone(),
-        };
-        refs.insert(format!("${}", source.r#ref), target);
-    }
+    let refs = refs::targets(&request.sources, &[], |url| {
+        access::find(url, &request.credentials, &[])
+    });
+    let refs = refs.map_err(|error| Error::Source(error.to_string()))?;
     let mut outcome = Outcome::default();
     for source in &request.sources {
         if !source.r#ref.is_empty() && source.path.is_empty() && source.chart.is_empty() {

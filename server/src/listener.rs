@@ -42,6 +42,10 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: u32 = 20_000;
 /// Calls at the same time on one connection.
 const STREAMS_MAX: u32 = 1_000;
+/// Bytes that may lie unread of all calls of one connection. Where small messages wait that come to more than half of it, at 256 bytes
+/// each, hyper takes that for an attack and ends the connection: it must do for the first message of each of [`STREAMS_MAX`] calls,
+/// which a window that begins small and adapts does not.
+const CONNECTION_WINDOW: u32 = 2 << 20;
 /// The largest body of who is not known: names and passwords are short.
 pub(crate) const STRANGERS_BODY_LEN_MAX: usize = 64 << 10;
 /// A connection on which nobody has said anything for so long is tried.
@@ -163,7 +167,7 @@ where
         .max_concurrent_streams(STREAMS_MAX)
         .keep_alive_interval(Some(Duration::from_secs(60)))
         .keep_alive_timeout(Duration::from_secs(20))
-        .adaptive_window(true);
+        .initial_connection_window_size(CONNECTION_WINDOW);
     let mut serving = std::pin::pin!(
         server.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service))
     );

@@ -16,6 +16,7 @@ mod version;
 
 use std::sync::Arc;
 
+use argosy_api::meta::ObjectMeta;
 use argosy_repo_client::RepoClient;
 use argosy_runtime::clock::Clock;
 use jiff::Timestamp;
@@ -64,4 +65,10 @@ impl Api {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
+
+/// Labels and annotations of an upsert: what is sent counts, and what others have put beside it stays.
+fn add_marks(stored: &mut ObjectMeta, sent: &ObjectMeta) {
+    stored.labels.extend(sent.labels.clone());
+    stored.annotations.extend(sent.annotations.clone());
 }

@@ -475,6 +475,23 @@ pub struct DrySource {
     pub plugin: Option<ApplicationSourcePlugin>,
 }
 
+impl DrySource {
+    /// As a source that can be rendered.
+    #[must_use]
+    pub fn to_source(&self) -> ApplicationSource {
+        ApplicationSource {
+            repo_url: self.repo_url.clone(),
+            target_revision: self.target_revision.clone(),
+            path: self.path.clone(),
+            helm: self.helm.clone(),
+            kustomize: self.kustomize.clone(),
+            directory: self.directory.clone(),
+            plugin: self.plugin.clone(),
+            ..ApplicationSource::default()
+        }
+    }
+}
+
 /// Where rendered manifests are deployed from.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]

@@ -4,14 +4,14 @@
 //! nothing asked for newer revisions, or the repo-server has just said that there are none ([`super::resolved`]); and a
 //! rendering whose texts are the same as the last ones is not read again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use argosy_api::annotation;
 use argosy_api::integrity;
+use argosy_api::refs;
 use argosy_api::repository::{ManifestRequest, ManifestResponse};
-use argosy_api::v1alpha1::{AppProject, Application, ApplicationSource, RefTarget};
+use argosy_api::v1alpha1::{AppProject, Application};
 use argosy_object::{ContentHash, GroupKind, GroupVersionKind, Value};
 use argosy_repo_client::Class;
 
@@ -291,7 +291,10 @@ async fn generate(
 ) -> Result<Vec<ManifestResponse>, Failed> {
     let (app, settings, project) = (render.app, render.settings, render.project);
     let project_name = apps::project_name(app);
-    let refs = ref_sources(&request.sources, revisions, settings, project_name);
+    let refs = refs::targets(&request.sources, revisions.unwrap_or_default(), |url| {
+        settings.repositories.find(url, project_name)
+    });
+    let refs = refs.map_err(|error| Failed::from(format!("failed to get ref sources: {error}")))?;
     let (helm_repositories, helm_credentials) = settings.repositories.helm(project_name);
     let integrity = integrity::effective(&project.spec);
     let calls = request.sources.iter().enumerate().map(|(index, source)| {
@@ -365,32 +368,6 @@ async fn generate(
     futures::future::try_join_all(calls).await
 }
 
-/// `$name` → the repository behind it, for sources that others refer to: at its exact revision where that is given, so that a rollback
-/// takes the files of then.
-fn ref_sources(
-    sources: &[ApplicationSource],
-    revisions: Option<&[String]>,
-    settings: &Settings,
-    project: &str,
-) -> BTreeMap<String, RefTarget> {
-    let exact = |index: usize| {
-        let revision = revisions.and_then(|revisions| revisions.get(index));
-        revision.filter(|revision| !revision.is_empty())
-    };
-    let named = sources.iter().enumerate();
-    named
-        .filter(|(_, source)| !source.r#ref.is_empty())
-        .map(|(index, source)| {
-            let target = RefTarget {
-                repo: settings.repositories.find(&source.repo_url, project),
-                target_revision: exact(index).unwrap_or(&source.target_revision).clone(),
-                chart: source.chart.clone(),
-            };
-            (format!("${}", source.r#ref), target)
-        })
-        .collect()
-}
-
 /// What a cluster serves and the settings exclude.
 pub(crate) struct ClusterKinds {
     discovery: argosy_kube_io::Discovery,
@@ -433,33 +410,13 @@ impl Kinds for ClusterKinds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use argosy_api::v1alpha1::ApplicationSpec;
+    use argosy_api::v1alpha1::{ApplicationSource, ApplicationSpec};
 
     fn source(url: &str) -> ApplicationSource {
         ApplicationSource {
             repo_url: url.into(),
             ..ApplicationSource::default()
         }
-    }
-
-    #[test]
-    fn files_of_another_source_are_those_of_its_exact_revision_where_that_is_known() {
-        let settings = crate::settings::Store::new("argocd").get();
-        let chart = source("charts");
-        let values = ApplicationSource {
-            r#ref: "values".into(),
-            target_revision: "main".into(),
-            ..source("values")
-        };
-        let sources = [chart, values];
-        let revision = |revisions: Option<&[String]>| {
-            let refs = ref_sources(&sources, revisions, &settings, "default");
-            refs.get("$values").map(|target| target.target_revision.clone())
-        };
-        let given = |of_values: &str| ["1.2.3".to_owned(), of_values.to_owned()];
-        assert_eq!(revision(None).as_deref(), Some("main"));
-        assert_eq!(revision(Some(&given("abc"))).as_deref(), Some("abc"));
-        assert_eq!(revision(Some(&given(""))).as_deref(), Some("main"));
     }
 
     #[test]

@@ -18,8 +18,8 @@ use futures::Stream;
 use tokio::sync::broadcast::error::RecvError;
 use tonic::{Request, Response, Status};
 
-use super::Api;
 use super::application::{LOOK_AGAIN, WATCH_STALL, events};
+use super::{Api, add_marks};
 use crate::auth::{self, Caller};
 use crate::gate::{Create, Delete, Get, Granted, Update, Verb};
 use crate::selector;
@@ -62,14 +62,10 @@ fn check(set: &ApplicationSet) -> Result<(), Status> {
     Ok(())
 }
 
-/// What is sent for a set that there is counts; labels and annotations of others stay.
+/// What is sent for a set that there is counts.
 fn upserted(stored: &mut ApplicationSet, sent: &ApplicationSet) {
     stored.spec.clone_from(&sent.spec);
-    stored.metadata.labels.extend(sent.metadata.labels.clone());
-    stored
-        .metadata
-        .annotations
-        .extend(sent.metadata.annotations.clone());
+    add_marks(&mut stored.metadata, &sent.metadata);
 }
 
 #[tonic::async_trait]

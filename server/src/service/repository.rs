@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use argosy_api::git_url;
 use argosy_api::meta::Time;
+use argosy_api::refs;
 use argosy_api::repository_secret::{self, secret_type};
 use argosy_api::services::repository::repository_service_server::RepositoryService;
 use argosy_api::services::repository::{
@@ -12,7 +13,7 @@ use argosy_api::services::repository::{
     RepoAppDetailsQuery, RepoAppDetailsResponse, RepoAppsQuery, RepoAppsResponse, RepoCreateRequest,
     RepoQuery, RepoResponse, RepoServerAppDetailsQuery, RepoUpdateRequest, TestRepositoryRequest,
 };
-use argosy_api::v1alpha1::{ConnectionState, RefTarget, Repository, RepositoryList};
+use argosy_api::v1alpha1::{ConnectionState, Repository, RepositoryList};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tonic::{Request, Response, Status};
@@ -522,17 +523,8 @@ impl RepositoryService for Api {
         let repo = self.readable(&caller, &source.repo_url, &query.app_project)?;
         let project = if project.is_empty() { "default" } else { &project };
         let settings = self.plane.settings();
-        let refs = sources
-            .iter()
-            .filter(|source| !source.r#ref.is_empty())
-            .map(|source| {
-                let target = RefTarget {
-                    repo: settings.repository(&source.repo_url, project),
-                    target_revision: source.target_revision.clone(),
-                    chart: source.chart.clone(),
-                };
-                (format!("${}", source.r#ref), target)
-            });
+        let refs = refs::targets(&sources, &[], |url| settings.repository(url, project));
+        let refs = refs.map_err(|error| Status::failed_precondition(error.to_string()))?;
         let request = RepoServerAppDetailsQuery {
             repo: Some(repo),
             source: Some(source),
@@ -541,7 +533,7 @@ impl RepositoryService for Api {
             tracking_method: settings.config.tracking.method.as_str().to_owned(),
             enabled_source_types: settings.config.enabled.to_map(),
             helm_options: Some(settings.config.helm.clone()),
-            ref_sources: refs.collect(),
+            ref_sources: refs,
             ..RepoServerAppDetailsQuery::default()
         };
         Ok(Response::new(

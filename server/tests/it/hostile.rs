@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::Code;
 
 use crate::world::{ADMIN_PASSWORD, PATIENCE, World, log_in, run, start, world};
@@ -157,7 +158,7 @@ async fn half_a_hook(world: &World, size: usize) -> tokio::task::JoinHandle<Opti
 #[test]
 fn large_webhooks_have_one_room_and_small_ones_are_taken_beside_them() {
     run(async {
-        let world = start("hooks", &["--insecure"]).await;
+        let world = start("large-hooks", &["--insecure"]).await;
         let mut hooks = Vec::new();
         for _ in 0..6 {
             hooks.push(half_a_hook(&world, 40 << 20).await);
@@ -216,6 +217,72 @@ fn a_flood_of_names_does_not_keep_out_who_knows_the_password() {
         for refused in flood {
             assert!(refused.await.unwrap().is_err());
         }
+    });
+}
+
+/// Kinds of frames of HTTP/2.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const GO_AWAY: u8 = 7;
+
+/// A frame of a few bytes.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, len, kind, flags][..], &stream.to_be_bytes(), payload].concat()
+}
+
+#[test]
+fn as_many_calls_as_a_connection_may_have_can_come_in_one_breath() {
+    const CALLS: u32 = 1_000;
+    run(async {
+        let fields = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/session.SessionService/GetUserInfo"),
+            (":authority", "server"),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+        ];
+        let mut head = Vec::new();
+        for (name, value) in fields {
+            head.push(0);
+            for text in [name, value] {
+                head.push(u8::try_from(text.len()).unwrap());
+                head.extend_from_slice(text.as_bytes());
+            }
+        }
+        let mut breath = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        breath.extend(frame(SETTINGS, 0, 0, &[]));
+        let streams = || (0..CALLS).map(|call| 1 + 2 * call);
+        for stream in streams() {
+            breath.extend(frame(HEADERS, 4, stream, &head));
+            // A message of no bytes. That it was the last one is said later, as clients do.
+            breath.extend(frame(DATA, 0, stream, &[0; 5]));
+        }
+        for stream in streams() {
+            breath.extend(frame(DATA, 1, stream, &[]));
+        }
+        let connection = tokio::net::TcpStream::connect(world().await.address)
+            .await
+            .unwrap();
+        let (mut answers, mut requests) = connection.into_split();
+        let sent = tokio::spawn(async move {
+            requests.write_all(&breath).await.unwrap();
+            requests
+        });
+        let mut answered = 0;
+        while answered < CALLS {
+            let mut head = [0; 9];
+            answers.read_exact(&mut head).await.unwrap();
+            let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; usize::try_from(len).unwrap()];
+            answers.read_exact(&mut payload).await.unwrap();
+            let (kind, ends) = (head[3], head[4] & 1 == 1);
+            assert_ne!(kind, GO_AWAY, "{}", String::from_utf8_lossy(&payload));
+            answered += u32::from(ends && [DATA, HEADERS].contains(&kind));
+        }
+        sent.await.unwrap();
     });
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use argosy_api::annotation;
+use argosy_api::refs;
 use argosy_api::services::application::application_manifest_query_with_files_wrapper::Part;
 use argosy_api::services::application::{
     ApplicationManifestQuery, ApplicationManifestQueryWithFilesWrapper, RevisionMetadataQuery,
@@ -13,8 +14,8 @@ use argosy_api::services::repository::{
     RepoServerRevisionMetadataRequest,
 };
 use argosy_api::v1alpha1::{
-    AppProject, Application, ApplicationSource, ChartDetails, Cluster, ClusterInfo, OciMetadata, RefTarget,
-    RepoCreds, Repository, RevisionMetadata,
+    AppProject, Application, ApplicationSource, ApplicationSpec, ChartDetails, Cluster, ClusterInfo,
+    OciMetadata, RefTarget, RepoCreds, Repository, RevisionMetadata,
 };
 use tonic::{Status, Streaming};
 
@@ -91,6 +92,38 @@ impl Rendering {
     }
 }
 
+/// The sources as a question wants them: with the revisions that it names, one, or by position where there are several. Of
+/// what is hydrated it is about the source before that.
+fn asked_for(
+    spec: &ApplicationSpec,
+    query: &ApplicationManifestQuery,
+) -> Result<Vec<ApplicationSource>, Status> {
+    let mut sources = match &spec.source_hydrator {
+        Some(hydrator) => vec![hydrator.dry_source.to_source()],
+        None => spec.effective_sources(),
+    };
+    if !spec.has_multiple_sources() {
+        for source in sources.iter_mut().filter(|_| !query.revision().is_empty()) {
+            query.revision().clone_into(&mut source.target_revision);
+        }
+        return Ok(sources);
+    }
+    if query.source_positions.len() != query.revisions.len() {
+        return Err(Status::invalid_argument(
+            "revisions and sourcePositions must be as many",
+        ));
+    }
+    for (position, revision) in query.source_positions.iter().zip(&query.revisions) {
+        let source = usize::try_from(position.saturating_sub(1))
+            .ok()
+            .and_then(|index| sources.get_mut(index));
+        let source = source
+            .ok_or_else(|| Status::invalid_argument(format!("source position {position} is out of range")))?;
+        source.target_revision.clone_from(revision);
+    }
+    Ok(sources)
+}
+
 impl Api {
     pub(super) async fn manifests(
         &self,
@@ -100,26 +133,7 @@ impl Api {
         let app = self
             .gate
             .open_app::<Get>(caller, query.project(), query.app_namespace(), &query.name)?;
-        let mut sources = app.spec.effective_sources();
-        if query.source_positions.len() != query.revisions.len() {
-            return Err(Status::invalid_argument(
-                "revisions and sourcePositions must be as many",
-            ));
-        }
-        for (position, revision) in query.source_positions.iter().zip(&query.revisions) {
-            let source = usize::try_from(position.saturating_sub(1))
-                .ok()
-                .and_then(|index| sources.get_mut(index));
-            let source = source.ok_or_else(|| {
-                Status::invalid_argument(format!("source position {position} is out of range"))
-            })?;
-            source.target_revision.clone_from(revision);
-        }
-        if !query.revision().is_empty()
-            && let Some(first) = sources.first_mut()
-        {
-            query.revision().clone_into(&mut first.target_revision);
-        }
+        let sources = asked_for(&app.spec, query)?;
         let rendering = self.rendering(&app, &sources).await?;
         let mut answer = ManifestResponse::default();
         for source in &sources {
@@ -213,9 +227,10 @@ impl Api {
             .filter(|template| is_chart(&template.r#type, template.enable_oci))
             .cloned()
             .collect();
+        let refs = refs::targets(sources, &[], |url| settings.repository(url, project_of(app)));
         Ok(Rendering {
             instance: self.plane.instance(app),
-            refs: self.refs(app, sources),
+            refs: refs.map_err(|error| Status::failed_precondition(error.to_string()))?,
             project,
             cluster,
             info,
@@ -223,21 +238,6 @@ impl Api {
             creds,
             settings,
         })
-    }
-
-    fn refs(&self, app: &Application, sources: &[ApplicationSource]) -> BTreeMap<String, RefTarget> {
-        let settings = self.plane.settings();
-        let named = sources.iter().filter(|source| !source.r#ref.is_empty());
-        named
-            .map(|source| {
-                let target = RefTarget {
-                    repo: settings.repository(&source.repo_url, project_of(app)),
-                    target_revision: source.target_revision.clone(),
-                    chart: source.chart.clone(),
-                };
-                (format!("${}", source.r#ref), target)
-            })
-            .collect()
     }
 
     /// The source that a question about a revision is about: of the history entry `versionId`, or as it is now.
@@ -337,5 +337,73 @@ impl Api {
             .get_revision_chart_details(request)
             .await
             .map_err(status::repo)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use argosy_api::v1alpha1::SourceHydrator;
+
+    use super::*;
+
+    fn source(path: &str, revision: &str) -> ApplicationSource {
+        ApplicationSource {
+            path: path.into(),
+            target_revision: revision.into(),
+            ..ApplicationSource::default()
+        }
+    }
+
+    #[test]
+    fn one_revision_is_of_one_source_and_positions_say_which_of_several() {
+        let revisions = |spec: &ApplicationSpec, query: &ApplicationManifestQuery| {
+            let sources = asked_for(spec, query).map_err(|status| status.code())?;
+            let told = sources.into_iter().map(|source| source.target_revision);
+            Ok::<_, tonic::Code>(told.collect::<Vec<_>>())
+        };
+        let mut query = ApplicationManifestQuery {
+            revision: Some("v1".into()),
+            ..ApplicationManifestQuery::default()
+        };
+        let one = ApplicationSpec {
+            source: Some(source("app", "main")),
+            ..ApplicationSpec::default()
+        };
+        let two = ApplicationSpec {
+            sources: vec![source("chart", "1.0"), source("values", "main")],
+            ..ApplicationSpec::default()
+        };
+        assert_eq!(revisions(&one, &query).unwrap(), ["v1"]);
+        // Which of them it should be of cannot be known.
+        assert_eq!(revisions(&two, &query).unwrap(), ["1.0", "main"]);
+        (query.source_positions, query.revisions) = (vec![2], vec!["v2".into()]);
+        assert_eq!(revisions(&two, &query).unwrap(), ["1.0", "v2"]);
+        query.source_positions = vec![3];
+        assert_eq!(revisions(&two, &query), Err(tonic::Code::InvalidArgument));
+        query.source_positions = vec![0];
+        assert_eq!(revisions(&two, &query), Err(tonic::Code::InvalidArgument));
+        query.source_positions = Vec::new();
+        assert_eq!(revisions(&two, &query), Err(tonic::Code::InvalidArgument));
+    }
+
+    #[test]
+    fn of_what_is_hydrated_the_dry_source_is_rendered() {
+        let mut hydrator = SourceHydrator::default();
+        hydrator.dry_source.path = "dry".into();
+        hydrator.dry_source.target_revision = "main".into();
+        hydrator.sync_source.path = "hydrated".into();
+        hydrator.sync_source.target_branch = "env".into();
+        let spec = ApplicationSpec {
+            source_hydrator: Some(hydrator),
+            ..ApplicationSpec::default()
+        };
+        let query = ApplicationManifestQuery::default();
+        assert_eq!(asked_for(&spec, &query).unwrap(), [source("dry", "main")]);
+        let query = ApplicationManifestQuery {
+            revision: Some("v1".into()),
+            ..query
+        };
+        assert_eq!(asked_for(&spec, &query).unwrap(), [source("dry", "v1")]);
     }
 }

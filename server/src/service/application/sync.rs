@@ -7,8 +7,8 @@ use argosy_api::services::application::{
 };
 use argosy_api::services::repository::ResolveRevisionRequest;
 use argosy_api::v1alpha1::{
-    Application, Operation, OperationInitiator, OperationPhase, SyncOperation, SyncStrategy,
-    SyncStrategyApply,
+    Application, ApplicationSource, Operation, OperationInitiator, OperationPhase, SyncOperation,
+    SyncStrategy, SyncStrategyApply,
 };
 use tonic::Status;
 
@@ -17,6 +17,20 @@ use crate::gate::{Get, Granted, Sync};
 use crate::service::Api;
 use crate::state::project_of;
 use crate::status;
+
+/// The revision that a source follows.
+fn target_of(source: &ApplicationSource) -> &str {
+    match source.target_revision.as_str() {
+        "" => "HEAD",
+        target => target,
+    }
+}
+
+/// Does any source get another revision than the one that it follows? None is the one that it follows.
+fn leads_elsewhere(sources: &[ApplicationSource], wanted: &[String]) -> bool {
+    let mut pairs = sources.iter().zip(wanted);
+    pairs.any(|(source, wanted)| !wanted.is_empty() && wanted != target_of(source))
+}
 
 /// Does the controller sync it by itself?
 fn is_automated(app: &Application) -> bool {
@@ -64,11 +78,7 @@ impl Api {
             Status::invalid_argument(format!("the application has no source at position {}", index + 1))
         })?;
         let automated = is_automated(app);
-        let target = if source.target_revision.is_empty() {
-            "HEAD"
-        } else {
-            &source.target_revision
-        };
+        let target = target_of(source);
         let wanted = if wanted.is_empty() { target } else { wanted };
         if automated && !dry_run && wanted != target {
             return Err(Status::failed_precondition(format!(
@@ -182,11 +192,6 @@ impl Api {
         request: &ApplicationSyncRequest,
     ) -> Result<(String, Vec<String>), Status> {
         let sources = app.spec.effective_sources();
-        let own = |index: usize| {
-            sources
-                .get(index)
-                .map_or("", |source| source.target_revision.as_str())
-        };
         let mut wanted: Vec<String> = sources
             .iter()
             .map(|source| source.target_revision.clone())
@@ -215,12 +220,7 @@ impl Api {
             request.revision().clone_into(first);
         }
         let settings = self.plane.settings();
-        if settings.config.require_override_for_revision_sync
-            && wanted
-                .iter()
-                .enumerate()
-                .any(|(index, wanted)| wanted != own(index))
-        {
+        if settings.config.require_override_for_revision_sync && leads_elsewhere(&sources, &wanted) {
             self.gate.allow_action(caller, app, "override")?;
         }
         let mut revisions = Vec::new();
@@ -323,5 +323,24 @@ impl Api {
             })
             .await?;
         Ok(OperationTerminateResponse {})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_that_is_not_the_one_followed_leads_elsewhere() {
+        let source = |revision: &str| ApplicationSource {
+            target_revision: revision.into(),
+            ..ApplicationSource::default()
+        };
+        let sources = [source("main"), source("")];
+        let elsewhere = |one: &str, two: &str| leads_elsewhere(&sources, &[one.into(), two.into()]);
+        assert!(!elsewhere("main", ""));
+        assert!(!elsewhere("", "HEAD"));
+        assert!(elsewhere("v1", ""));
+        assert!(elsewhere("main", "v1"));
     }
 }

@@ -1,6 +1,7 @@
 //! Is the spec of an Application one that can be deployed? Said at once, where a person can still change it.
 
 use argosy_api::project::{self, Target};
+use argosy_api::refs;
 use argosy_api::services::repository::TestRepositoryRequest;
 use argosy_api::v1alpha1::{AppProject, Application, Cluster};
 use tonic::Status;
@@ -62,6 +63,9 @@ impl Api {
                 )));
             }
         }
+        let repository = |url: &str| self.plane.settings().repository(url, project_name);
+        refs::targets(&sources, &[], repository)
+            .map_err(|error| invalid(format!("error getting ref sources: {error}")))?;
         let destination = &app.spec.destination;
         let cluster = self.cluster_for(app).map_err(|why| {
             invalid(format!(

@@ -14,7 +14,7 @@ use tonic::Status;
 use crate::auth::Caller;
 use crate::gate::{Create, Delete, Get, Granted, Update};
 use crate::patch;
-use crate::service::Api;
+use crate::service::{Api, add_marks};
 use crate::state::project_of;
 
 /// What is there twice or empty means the same as what is not.
@@ -82,11 +82,7 @@ impl Api {
             self.may_move(caller, &known, &app)?;
             let updated = self.plane.update(&known, |stored| {
                 stored.spec.clone_from(&app.spec);
-                stored.metadata.labels.extend(app.metadata.labels.clone());
-                stored
-                    .metadata
-                    .annotations
-                    .extend(app.metadata.annotations.clone());
+                add_marks(&mut stored.metadata, &app.metadata);
                 stored.metadata.finalizers.clone_from(&app.metadata.finalizers);
                 Ok(())
             });
