@@ -10,8 +10,8 @@ use crate::api::{Api, kinds};
 use crate::process::Process;
 use crate::{Cluster, free_port, ready};
 
-/// How long a process may take until its health port answers.
-const READY_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a process may take until its health port answers: minutes, where many others want the processors too.
+const READY_DEADLINE: Duration = Duration::from_secs(600);
 
 /// What to run and where.
 #[derive(Clone, Debug)]

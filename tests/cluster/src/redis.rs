@@ -10,7 +10,7 @@ use crate::free_port;
 use crate::process::Process;
 
 /// How long it may take until it listens.
-const READY_DEADLINE: Duration = Duration::from_secs(60);
+const READY_DEADLINE: Duration = Duration::from_secs(300);
 
 /// The password of every such Redis.
 pub const PASSWORD: &str = "not-a-secret";
