@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use argosy_repo_server::Error;
 use argosy_repo_server::egress::Egress;
@@ -49,7 +49,7 @@ pub(crate) fn host() -> Host {
             tls_dir: "/nonexistent".into(),
             known_hosts: "/nonexistent".into(),
         },
-        Duration::from_secs(30),
+        support::PATIENCE,
     )
 }
 
@@ -270,7 +270,7 @@ async fn https_needs_the_authority_of_the_server_and_gives_our_own_certificate()
             http_backend(&root, seen)
         })
     };
-    let wait = Duration::from_secs(30);
+    let wait = support::PATIENCE;
 
     let server = start(false).await;
     let url = format!("https://localhost:{}/.git", server.address.port());
@@ -329,7 +329,7 @@ async fn a_host_that_asks_for_patience_is_left_alone_with_all_its_repositories()
         if refuses.load(std::sync::atomic::Ordering::Relaxed) {
             return (
                 429,
-                vec![("Retry-After".into(), "4".into())],
+                vec![("Retry-After".into(), "20".into())],
                 b"slow down".to_vec(),
             );
         }
@@ -352,7 +352,7 @@ async fn a_host_that_asks_for_patience_is_left_alone_with_all_its_repositories()
     let Error::Patience { retry_after, .. } = &error else {
         panic!("{error}")
     };
-    assert!(*retry_after <= Duration::from_secs(4), "{error}");
+    assert!(*retry_after <= Duration::from_secs(20), "{error}");
     assert!(error.to_string().contains("returned error: 429"), "{error}");
     let before = asked();
     for (name, fresh) in [("one", true), ("two", true), ("two", false)] {
@@ -369,9 +369,7 @@ async fn a_host_that_asks_for_patience_is_left_alone_with_all_its_repositories()
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), works)
-        .await
-        .unwrap();
+    tokio::time::timeout(support::PATIENCE, works).await.unwrap();
     assert_eq!(host.read(&access("two", "x"), "", "a.txt").await.unwrap(), "two");
 }
 
@@ -413,11 +411,7 @@ impl Sshd {
         keygen("host");
         keygen("user");
         keygen("other");
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = argosy_test_cluster::free_port().unwrap();
         let path = |name: &str| dir.path().join(name).display().to_string();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\n\
@@ -443,16 +437,14 @@ impl Sshd {
     }
 
     pub(crate) async fn ready(&self) {
-        for _ in 0..200 {
-            if tokio::net::TcpStream::connect(("127.0.0.1", self.port))
-                .await
-                .is_ok()
-            {
-                return;
-            }
+        let started = Instant::now();
+        while tokio::net::TcpStream::connect(("127.0.0.1", self.port))
+            .await
+            .is_err()
+        {
+            assert!(started.elapsed() < support::PATIENCE, "sshd did not start");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("sshd did not start");
     }
 }
 
@@ -477,7 +469,7 @@ async fn ssh_checks_the_host_key_and_uses_only_the_given_key() {
                 tls_dir: "/nonexistent".into(),
                 known_hosts: known.path().to_owned(),
             },
-            Duration::from_secs(30),
+            support::PATIENCE,
         )
     };
     let with_key = |name: &str, insecure| {

@@ -504,7 +504,7 @@ fn sec_fs_race_a_directory_that_becomes_a_link_while_it_is_read_leads_nowhere() 
         let seconds = std::env::var("ARGOSY_RACE_SECONDS").map_or(0, |text| text.parse().unwrap());
         let until = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
         let mut rounds = 0;
-        while rounds < 20_000 || std::time::Instant::now() < until {
+        while rounds < 20_000 || read == 0 || std::time::Instant::now() < until {
             rounds += 1;
             if let Ok(data) = tree.read(&path, 1 << 20) {
                 read += 1;
@@ -512,7 +512,6 @@ fn sec_fs_race_a_directory_that_becomes_a_link_while_it_is_read_leads_nowhere() 
             }
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(read > 0, "the directory was there now and then");
     });
 }
 

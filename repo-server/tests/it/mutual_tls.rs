@@ -11,10 +11,7 @@ use argosy_runtime::tasks::Tasks;
 use tonic::Code;
 
 use crate::service::{Running, manifests, repository, running_with};
-use crate::support::{Authority, Repo, config_map};
-
-/// Long enough for a machine that does other things too; files are looked at every five seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::support::{Authority, PATIENCE, Repo, config_map};
 
 fn material(authority: Option<&Authority>, identity: Option<(String, String)>) -> Material {
     Material {

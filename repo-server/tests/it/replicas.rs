@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use argosy_api::repository::{ManifestRequest, RETRY_AFTER, ResolveRevisionRequest};
 use argosy_repo_client::{Config, Error, RepoClient, Tls};
 
 use crate::service::{Running, manifests, repository, running, running_with};
-use crate::support::{Repo, config_map, git};
+use crate::support::{PATIENCE, Repo, config_map, git};
 
 fn client_of(servers: &[&Running]) -> RepoClient {
     let addresses: Vec<String> = servers
@@ -19,7 +19,7 @@ fn client_of(servers: &[&Running]) -> RepoClient {
     let config = Config {
         address: addresses.join(","),
         tls: Tls::Plaintext,
-        timeout: Duration::from_secs(60),
+        timeout: PATIENCE,
         ..Config::default()
     };
     RepoClient::new(config).unwrap()
@@ -102,12 +102,14 @@ async fn a_replica_that_is_gone_costs_no_call() {
         }
     }
     two.stop();
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let error = client
-        .generate_manifest(app(&repos[0], "nobody"))
-        .await
-        .unwrap_err();
-    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    // It answers what is under way, and then nobody.
+    let started = Instant::now();
+    loop {
+        match client.generate_manifest(app(&repos[0], "nobody")).await {
+            Err(Error::Connect { .. }) => break,
+            other => assert!(started.elapsed() < PATIENCE, "both are stopped: {other:?}"),
+        }
+    }
 }
 
 /// A repo-server that has too much to do for whatever it is asked, and says when to come back.
@@ -163,14 +165,15 @@ async fn a_replica_with_too_much_to_do_is_asked_again_when_it_says_and_others_me
         .unwrap()
     };
     let both = client(format!("{address},{}", well.server.address));
-    let repos: Vec<Repo> = (0..8)
-        .map(|_| Repo::with(&[("app/a.yaml", &config_map("a", "1"))]))
-        .collect();
-    for repo in &repos {
-        both.generate_manifest(app(repo, "web")).await.unwrap();
+    // Which repositories are its own is by chance; some are.
+    let mut repos = Vec::new();
+    while repos.len() < 8 || busy.asked.load(Ordering::Relaxed) == 0 {
+        let repo = Repo::with(&[("app/a.yaml", &config_map("a", "1"))]);
+        both.generate_manifest(app(&repo, "web")).await.unwrap();
+        repos.push(repo);
     }
     let asked = busy.asked.swap(0, Ordering::Relaxed);
-    assert!((1..=8).contains(&asked), "some of them are its own: {asked}");
+    assert!(asked <= repos.len(), "each call asks it once: {asked}");
     // Where there is no other, it is asked when it says, not for ever, and its word is handed on.
     let alone = client(address.to_string());
     let error = alone.generate_manifest(app(&repos[0], "web")).await.unwrap_err();
@@ -196,31 +199,37 @@ async fn refs_are_renewed_and_what_moved_is_fetched_before_somebody_asks() {
         ..ResolveRevisionRequest::default()
     };
     running.client.generate_manifest(app(&repo, "web")).await.unwrap();
-    running.client.resolve_revision(resolve()).await.unwrap();
-    let commit = repo.commit(&[("app/a.yaml", &config_map("b", "1"))]);
-    // Nobody asks; the commit arrives in the store all the same.
     let store = std::fs::read_dir(running.dir.path().join("git"))
         .unwrap()
         .flatten()
         .next()
         .unwrap()
         .path();
-    let arrived = async {
-        loop {
-            let found = std::process::Command::new("git")
-                .args(["cat-file", "-e", &commit])
-                .env("GIT_DIR", &store)
-                .stderr(std::process::Stdio::null())
-                .status();
-            if found.unwrap().success() {
-                break;
-            }
+    let has_arrived = |commit: &str| {
+        let found = std::process::Command::new("git")
+            .args(["cat-file", "-e", commit])
+            .env("GIT_DIR", &store)
+            .stderr(std::process::Stdio::null())
+            .status();
+        found.unwrap().success()
+    };
+    // Nobody asks; the commit arrives in the store all the same. A repository is let go of six seconds after it was asked for, which
+    // on a busy machine may be before there is a commit: then somebody asks once more, and another one is to arrive.
+    let started = Instant::now();
+    let mut nth = 0;
+    let commit = loop {
+        running.client.resolve_revision(resolve()).await.unwrap();
+        let asked = Instant::now();
+        nth += 1;
+        let commit = repo.commit(&[("app/a.yaml", &config_map("b", &nth.to_string()))]);
+        while !has_arrived(&commit) && asked.elapsed() < Duration::from_secs(12) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+        if has_arrived(&commit) {
+            break commit;
+        }
+        assert!(started.elapsed() < PATIENCE, "it is not fetched");
     };
-    tokio::time::timeout(Duration::from_secs(30), arrived)
-        .await
-        .expect("it is fetched");
     assert_eq!(
         running.client.resolve_revision(resolve()).await.unwrap().revision,
         commit
@@ -237,8 +246,6 @@ async fn refs_are_renewed_and_what_moved_is_fetched_before_somebody_asks() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), quiet)
-        .await
-        .expect("it is let go");
+    tokio::time::timeout(PATIENCE, quiet).await.expect("it is let go");
     assert_eq!(git(repo.path(), &["rev-parse", "HEAD"]), commit);
 }

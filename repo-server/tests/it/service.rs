@@ -1,7 +1,6 @@
 //! The server through its client.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use argosy_api::repository::{
     GitDirectoriesRequest, GitFilesRequest, ListAppsRequest, ListRefsRequest, ManifestRequest,
@@ -15,7 +14,7 @@ use argosy_runtime::tasks::Tasks;
 
 use crate::charts::sha256;
 use crate::render::CHART;
-use crate::support::{Repo, config_map, git, pack, render_worker};
+use crate::support::{PATIENCE, Repo, config_map, git, pack, render_worker};
 
 pub(crate) struct Running {
     pub(crate) client: RepoClient,
@@ -57,7 +56,7 @@ pub(crate) async fn running_with(disable_tls: bool, change: impl FnOnce(&mut Arg
     let config = Config {
         address: server.address.to_string(),
         tls,
-        timeout: Duration::from_secs(60),
+        timeout: PATIENCE,
         ..Config::default()
     };
     Running {

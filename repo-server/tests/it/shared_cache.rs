@@ -1,114 +1,102 @@
 //! A Redis between repo-servers: what one has rendered the other need not, and nothing that lies in it is believed.
 
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use argosy_api::v1alpha1::ApplicationSource;
 use argosy_redis::redis;
 use argosy_repo_server::Args;
-use argosy_repo_server::render::Request;
+use argosy_repo_server::render::{Manifests, Request};
+use argosy_test_cluster::free_port;
+use argosy_test_cluster::redis::PASSWORD;
 
 use crate::render::{Fixture, request};
-use crate::support::{Repo, config_map};
+use crate::support::{PATIENCE, Repo, config_map};
 
 /// A redis-server on loopback. It ends with this value.
 struct Redis {
-    process: Child,
-    port: u16,
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    server: argosy_test_cluster::redis::Redis,
+    _dir: tempfile::TempDir,
 }
 
 impl Redis {
     fn start() -> Redis {
-        let port = free_port();
-        let process = Command::new("redis-server")
-            .args([
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--requirepass",
-                "hush",
-            ])
-            .args(["--port", &port.to_string()])
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the tests need redis-server");
-        let redis = Redis { process, port };
-        for _ in 0..400 {
-            if redis.connection().is_ok() {
-                return redis;
-            }
-            std::thread::sleep(Duration::from_millis(25));
-        }
-        panic!("redis-server does not listen");
+        let dir = tempfile::tempdir().unwrap();
+        let server = argosy_test_cluster::redis::Redis::start(dir.path()).unwrap();
+        Redis { server, _dir: dir }
     }
 
-    fn connection(&self) -> redis::RedisResult<redis::Connection> {
-        redis::Client::open(format!("redis://:hush@127.0.0.1:{}", self.port))?.get_connection()
+    fn connection(&self) -> redis::Connection {
+        redis::Client::open(self.server.url())
+            .unwrap()
+            .get_connection()
+            .unwrap()
     }
 
     fn keys(&self) -> Vec<String> {
-        let mut keys: Vec<String> = redis::cmd("KEYS")
-            .arg("*")
-            .query(&mut self.connection().unwrap())
-            .unwrap();
+        let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut self.connection()).unwrap();
         keys.sort();
         keys
     }
 
-    /// Waits until so many entries are there: they are written by and by.
-    async fn wait(&self, count: usize) -> Vec<String> {
-        for _ in 0..400 {
-            let keys = self.keys();
-            if keys.len() >= count {
-                return keys;
-            }
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
-        panic!("{count} entries are awaited, {:?} are there", self.keys());
-    }
-
     fn get(&self, key: &str) -> Vec<u8> {
-        redis::cmd("GET")
-            .arg(key)
-            .query(&mut self.connection().unwrap())
-            .unwrap()
+        redis::cmd("GET").arg(key).query(&mut self.connection()).unwrap()
     }
 
     fn set(&self, key: &str, value: &[u8]) {
         let () = redis::cmd("SET")
             .arg(key)
             .arg(value)
-            .query(&mut self.connection().unwrap())
+            .query(&mut self.connection())
             .unwrap();
     }
 
     /// A repo-server of its own that shares through this Redis.
     fn fixture(&self, change: impl FnOnce(&mut Args)) -> Fixture {
-        let address = format!("127.0.0.1:{}", self.port);
         Fixture::with(|args| {
-            args.redis.connection.redis = address.parse().unwrap();
-            args.redis.connection.redis_password = "hush".into();
+            args.redis.connection.redis = self.server.address().parse().unwrap();
+            args.redis.connection.redis_password = PASSWORD.into();
             args.redis.shared_cache_key = "of all repo-servers".into();
             change(args);
         })
+    }
+
+    /// Renders until that is so of what lies here. Redis is waited for a quarter of a second at most, which a busy machine may take
+    /// for itself: then another repo-server tries, which has no grudge against Redis yet.
+    async fn renders_until(&self, request: &Request, what: &str, so: impl Fn() -> bool) {
+        let started = Instant::now();
+        loop {
+            let fixture = self.fixture(|_| {});
+            fixture.renderer.manifests(request).await.unwrap();
+            // It is written by and by.
+            for _ in 0..40 {
+                if so() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+            assert!(started.elapsed() < PATIENCE, "in vain: {what}");
+        }
+    }
+
+    /// Has so many entries when this is rendered, too.
+    async fn shares(&self, request: &Request, count: usize) -> Vec<String> {
+        let what = format!("{count} entries");
+        self.renders_until(request, &what, || self.keys().len() >= count)
+            .await;
+        self.keys()
+    }
+
+    /// A repo-server that finds this here, and what it found; for the same reason as above it may be the second that looks.
+    async fn finds(&self, request: &Request) -> (Fixture, Manifests) {
+        let started = Instant::now();
+        loop {
+            let fixture = self.fixture(|_| {});
+            let found = fixture.renderer.manifests(request).await.unwrap();
+            if !found.ran {
+                return (fixture, found);
+            }
+            assert!(started.elapsed() < PATIENCE, "nobody finds it");
+        }
     }
 }
 
@@ -128,13 +116,12 @@ async fn ran(fixture: &Fixture, request: &Request) -> bool {
 async fn what_one_repo_server_has_rendered_another_need_not() {
     let redis = Redis::start();
     let repo = Repo::with(&[("a/a.yaml", &config_map("a", "1")), ("b/b.yaml", "")]);
-    let (one, two) = (redis.fixture(|_| {}), redis.fixture(|_| {}));
+    let one = redis.fixture(|_| {});
     let request = of(&repo, "a");
     let first = one.renderer.manifests(&request).await.unwrap();
     assert!(first.ran);
-    redis.wait(1).await;
-    let second = two.renderer.manifests(&request).await.unwrap();
-    assert!(!second.ran);
+    redis.shares(&request, 1).await;
+    let (two, second) = redis.finds(&request).await;
     assert_eq!(second.rendered.digest, first.rendered.digest);
     // It knows what that was made from, too: a commit elsewhere is no reason to render.
     repo.commit(&[("b/b.yaml", "# 2")]);
@@ -156,12 +143,14 @@ async fn sec_cache_what_lies_in_redis_is_believed_only_for_what_it_was_written_f
         ("a/a.yaml", &config_map("a", "1")),
         ("b/b.yaml", &config_map("b", "1")),
     ]);
-    let first = redis.fixture(|_| {});
-    assert!(ran(&first, &of(&repo, "a")).await && ran(&first, &of(&repo, "b")).await);
-    let keys = redis.wait(2).await;
+    let paths = ["a", "b"];
+    let mut keys = redis.shares(&of(&repo, "a"), 1).await;
+    let both = redis.shares(&of(&repo, "b"), 2).await;
+    keys.extend(both.into_iter().find(|key| *key != keys[0]));
     let values: Vec<Vec<u8>> = keys.iter().map(|key| redis.get(key)).collect();
-    let unchanged = redis.fixture(|_| {});
-    assert!(!ran(&unchanged, &of(&repo, "a")).await && !ran(&unchanged, &of(&repo, "b")).await);
+    for path in paths {
+        redis.finds(&of(&repo, path)).await;
+    }
 
     // Swapped, garbage, empty, cut off: each is rendered, rightly, and put right in Redis.
     let cut = |nth: usize| &values[nth][..values[nth].len() / 2];
@@ -173,7 +162,7 @@ async fn sec_cache_what_lies_in_redis_is_believed_only_for_what_it_was_written_f
         redis.set(&keys[0], first);
         redis.set(&keys[1], second);
         let fixture = redis.fixture(|_| {});
-        for path in ["a", "b"] {
+        for path in paths {
             let manifests = fixture.renderer.manifests(&of(&repo, path)).await.unwrap();
             assert!(manifests.ran, "{path}");
             assert!(
@@ -181,10 +170,12 @@ async fn sec_cache_what_lies_in_redis_is_believed_only_for_what_it_was_written_f
                 "{path}"
             );
         }
-        for (key, bad) in keys.iter().zip([first, second]) {
-            while redis.get(key) == bad {
-                tokio::time::sleep(Duration::from_millis(25)).await;
-            }
+        for ((key, path), bad) in keys.iter().zip(paths).zip([first, second]) {
+            redis
+                .renders_until(&of(&repo, path), "the entry to be put right", || {
+                    redis.get(key) != bad
+                })
+                .await;
         }
     }
 
@@ -199,7 +190,7 @@ async fn sec_cache_what_lies_in_redis_is_believed_only_for_what_it_was_written_f
 async fn a_redis_that_is_gone_or_silent_holds_nothing_up() {
     let repo = Repo::with(&[("a/a.yaml", &config_map("a", "1"))]);
     let gone = Fixture::with(|args| {
-        args.redis.connection.redis = format!("127.0.0.1:{}", free_port()).parse().unwrap();
+        args.redis.connection.redis = format!("127.0.0.1:{}", free_port().unwrap()).parse().unwrap();
         args.redis.shared_cache_key = "x".into();
     });
     assert!(ran(&gone, &of(&repo, "a")).await);

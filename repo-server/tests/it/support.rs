@@ -6,8 +6,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+/// Long enough for a machine that does other things too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs git in a directory, as a person with a name.
 pub(crate) fn git(dir: &Path, arguments: &[&str]) -> String {
