@@ -16,8 +16,8 @@ const MAX: usize = 2000;
 const MAX_OF_APP: usize = 250;
 /// With so few nobody is refused for the time that it may take: the last renders say too little about the next.
 const FEW: usize = 64;
-/// Weight of the newest render in what renders are thought to take.
-const NEWEST: f64 = 0.1;
+/// Renders that together say what one takes; of more, the older ones say less and less.
+const SAID_BY: u32 = 10;
 /// When to come back, at least and at most.
 const RETURN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -33,9 +33,11 @@ pub(crate) struct Load {
 struct State {
     all: usize,
     by_app: HashMap<String, usize>,
-    /// Seconds between the ends of two renders while there is always one under way; nothing before the first end.
-    pace: Option<f64>,
-    /// When the last render ended, or the first of those under way began.
+    /// Seconds between the ends of two renders while there is always one under way.
+    pace: f64,
+    /// Renders that `pace` was learnt from, counted up to [`SAID_BY`].
+    learnt_from: u32,
+    /// When the last render ended, or the first of those under way began, or a worker was there for it.
     since: Option<Instant>,
 }
 
@@ -79,6 +81,12 @@ impl Load {
         Ok(entered)
     }
 
+    /// A worker was started. What that took is no part of what renders take: a replica that starts would refuse its first callers
+    /// for as long as if each of them needed a worker of its own.
+    pub(crate) fn worker_started(&self) {
+        self.lock().worker_started(Instant::now());
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,7 +101,7 @@ impl Drop for Entered {
 impl State {
     /// One more; or when to come back.
     fn begin(&mut self, app: &str, patience: Option<Duration>, now: Instant) -> Result<(), Duration> {
-        let wait = Duration::from_secs_f64(self.pace.unwrap_or_default() * self.all as f64);
+        let wait = Duration::from_secs_f64(self.pace * self.all as f64);
         let of_app = self.by_app.get(app).copied().unwrap_or(0);
         let too_many = self.all >= MAX || self.all >= MAX / 2 && of_app >= MAX_OF_APP;
         let too_late = self.all >= FEW && patience.is_some_and(|patience| wait > patience);
@@ -108,11 +116,19 @@ impl State {
         Ok(())
     }
 
+    fn worker_started(&mut self, now: Instant) {
+        // With nothing under way, the next render says itself when it began.
+        if self.all > 0 {
+            self.since = Some(now);
+        }
+    }
+
     fn end(&mut self, app: &str, now: Instant) {
         let took = self
             .since
             .map_or(0.0, |since| now.saturating_duration_since(since).as_secs_f64());
-        self.pace = Some(self.pace.map_or(took, |pace| pace + NEWEST * (took - pace)));
+        self.learnt_from = (self.learnt_from + 1).min(SAID_BY);
+        self.pace += (took - self.pace) / f64::from(self.learnt_from);
         self.since = Some(now);
         self.all = self.all.saturating_sub(1);
         if let Some(of_app) = self.by_app.get_mut(app) {
@@ -184,6 +200,45 @@ mod tests {
         let later = now + 3600 * SECOND;
         state.begin("web", None, later).unwrap();
         state.end("web", later + SECOND);
-        assert!(state.pace.unwrap() < 1.1);
+        assert!(state.pace < 1.1);
+    }
+
+    #[test]
+    fn the_start_of_workers_is_not_taken_for_rendering() {
+        // A herd comes to a replica that has just started: two workers take five seconds to be there, the renders half a second.
+        let (mut state, start) = (State::default(), Instant::now());
+        for n in 0..1000 {
+            state
+                .begin(&format!("app-{n}"), Some(60 * SECOND), start)
+                .unwrap();
+        }
+        let there = start + 5 * SECOND;
+        state.worker_started(there - SECOND);
+        state.worker_started(there);
+        state.end("app-0", there + SECOND / 2);
+        // 999 of half a second each.
+        assert!(state.begin("patient", Some(500 * SECOND), there + SECOND).is_ok());
+        assert!(state.begin("hasty", Some(400 * SECOND), there + SECOND).is_err());
+    }
+
+    #[test]
+    fn one_slow_render_among_the_first_does_not_speak_for_all() {
+        let (mut state, mut now) = (State::default(), Instant::now());
+        for n in 0..1000 {
+            state.begin(&format!("app-{n}"), None, now).unwrap();
+        }
+        now += 30 * SECOND;
+        state.end("app-0", now);
+        for n in 1..10 {
+            now += SECOND / 10;
+            state.end(&format!("app-{n}"), now);
+        }
+        // 3.09 s each so far, 990 still to come.
+        assert!((state.pace - 3.09).abs() < 1e-6);
+        for n in 10..60 {
+            now += SECOND / 10;
+            state.end(&format!("app-{n}"), now);
+        }
+        assert!(state.begin("late", Some(200 * SECOND), now).is_ok());
     }
 }

@@ -90,7 +90,9 @@ pub(crate) fn renderer_of(
         args.revision_cache_expiration,
         metrics.clone(),
     );
-    let workers = Workers::new(worker::Settings {
+    let load = Load::new(args.parallelism_limit, metrics.clone());
+    let started = load.clone();
+    let worker_settings = worker::Settings {
         program: args
             .render_worker
             .clone()
@@ -111,7 +113,8 @@ pub(crate) fn renderer_of(
         fence: child.clone(),
         slots,
         open,
-    });
+    };
+    let workers = Workers::new(worker_settings, move || started.worker_started());
     let jsonnet = jsonnet::Engine {
         program: child.clone(),
         deadline: JSONNET_DEADLINE.min(args.exec_timeout),
@@ -133,7 +136,7 @@ pub(crate) fn renderer_of(
     Ok(Renderer {
         git,
         plugins,
-        load: Load::new(args.parallelism_limit, metrics.clone()),
+        load,
         charts,
         http,
         files,

@@ -81,6 +81,7 @@ impl Settings {
 /// The children.
 pub struct Workers {
     settings: Settings,
+    started: Box<dyn Fn() + Send + Sync>,
     admission: Arc<Admission>,
     idle: Mutex<Vec<Child>>,
     next_id: AtomicU64,
@@ -111,11 +112,12 @@ impl Drop for Child {
 }
 
 impl Workers {
-    /// Starts no child yet; the first call does.
-    pub fn new(settings: Settings) -> Arc<Workers> {
+    /// Starts no child yet; the first call does. `started` is told of each child that is ready for its first call.
+    pub fn new(settings: Settings, started: impl Fn() + Send + Sync + 'static) -> Arc<Workers> {
         let admission = Admission::new(settings.count, settings.total_memory);
         Arc::new(Workers {
             settings,
+            started: Box::new(started),
             admission,
             idle: Mutex::default(),
             next_id: AtomicU64::new(1),
@@ -136,7 +138,11 @@ impl Workers {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut child = match idle {
             Some(child) => child,
-            None => self.spawn().await?,
+            None => {
+                let child = self.spawn().await?;
+                (self.started)();
+                child
+            }
         };
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut call = call;

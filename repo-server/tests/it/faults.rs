@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use argosy_api::v1alpha1::ApplicationSource;
 use argosy_repo_server::Error;
+use argosy_repo_server::worker::{self, Workers};
 
 use crate::render::{Fixture, names, request};
-use crate::support::{Http, PATIENCE, Repo, config_map, git, http_backend};
+use crate::support::{Http, PATIENCE, Repo, config_map, git, http_backend, render_worker};
 
 fn at(path: &str) -> ApplicationSource {
     ApplicationSource {
@@ -344,6 +345,32 @@ async fn a_shallow_repository_gives_what_its_depth_holds() {
         names(&fixture.render(&shallow).await.unwrap()),
         ["ConfigMap/newest"]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_told_of_once_and_serves_the_next_call_too() {
+    let slots = tempfile::tempdir().unwrap();
+    let started = Arc::new(AtomicUsize::new(0));
+    let counter = started.clone();
+    let settings = worker::Settings {
+        program: render_worker(),
+        count: 2,
+        deadline: Duration::from_secs(60),
+        max_memory: 1 << 30,
+        total_memory: 1 << 30,
+        max_calls: 2,
+        kustomize_helm: false,
+        fence: None,
+        slots: slots.path().to_owned(),
+        open: Vec::new(),
+    };
+    let workers = Workers::new(settings, move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    for expected in [1, 1, 2] {
+        workers.versions().await.unwrap();
+        assert_eq!(started.load(Ordering::Relaxed), expected);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
