@@ -141,7 +141,7 @@ impl State {
             return None;
         }
         let mut order: Vec<usize> = (0..self.waiting.len()).collect();
-        order.sort_by_key(|at| self.running.get(&self.waiting[*at].app).copied().unwrap_or(0));
+        order.sort_by_cached_key(|at| self.running.get(&self.waiting[*at].app).copied().unwrap_or(0));
         let mut passed = Vec::new();
         for at in order {
             let one = &self.waiting[at];
