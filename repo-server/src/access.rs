@@ -114,6 +114,7 @@ fn identity(repo: &Repository) -> Result<Option<Identity>, String> {
         client_id: repo.azure_service_principal_client_id.clone(),
         proof: Proof::Secret(Secret::new(repo.azure_service_principal_client_secret.clone())),
         authority: repo.azure_active_directory_endpoint.clone(),
+        resource: Principal::resource_of_registries(),
     })))
 }
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 pub(super) const REGISTRY_USER: &str = "00000000-0000-0000-0000-000000000000";
 /// Azure DevOps.
 const DEVOPS: &str = "499b84ac-1321-427f-aa17-267ca6975798/.default";
-/// The management of Azure, whose tokens registries take.
-const MANAGEMENT: &str = "https://management.core.windows.net/.default";
+/// The management of Azure, whose tokens registries take unless they are told not to.
+const MANAGEMENT: &str = "https://management.core.windows.net";
 /// Where tokens are sold.
 const AUTHORITY: &str = "https://login.microsoftonline.com";
 const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -32,6 +32,8 @@ pub struct Principal {
     pub proof: Proof,
     /// Where tokens are sold; empty is the public cloud.
     pub authority: String,
+    /// Whose tokens registries take; empty is the management of the public cloud.
+    pub resource: String,
 }
 
 /// By what a principal is known.
@@ -65,7 +67,14 @@ impl Principal {
             client_id: variable("AZURE_CLIENT_ID")?,
             proof: Proof::File(variable("AZURE_FEDERATED_TOKEN_FILE")?.into()),
             authority: variable("AZURE_AUTHORITY_HOST").unwrap_or_default(),
+            resource: Principal::resource_of_registries(),
         })
+    }
+
+    /// Whose tokens registries take, as this process was told: other clouds have another management, and a registry may take
+    /// tokens for registries alone (`https://containerregistry.azure.net`).
+    pub(crate) fn resource_of_registries() -> String {
+        std::env::var("AZURE_ARM_TOKEN_RESOURCE").unwrap_or_default()
     }
 
     pub(super) fn exposed(&self) -> String {
@@ -73,9 +82,15 @@ impl Principal {
             Proof::Secret(secret) => secret.expose().to_owned(),
             Proof::File(path) => path.display().to_string(),
         };
-        [&self.tenant, &self.client_id, &self.authority, &proof]
-            .map(String::as_str)
-            .join(" ")
+        [
+            &self.tenant,
+            &self.client_id,
+            &self.authority,
+            &self.resource,
+            &proof,
+        ]
+        .map(String::as_str)
+        .join(" ")
     }
 
     pub(super) async fn buy_for_git(&self, shop: &Shop<'_>) -> Result<Bought> {
@@ -83,7 +98,11 @@ impl Principal {
     }
 
     pub(super) async fn buy_for_registry(&self, shop: &Shop<'_>, host: &str) -> Result<Bought> {
-        let entra = self.buy(shop, MANAGEMENT).await?;
+        let resource = match self.resource.trim_end_matches('/') {
+            "" => MANAGEMENT,
+            resource => resource,
+        };
+        let entra = self.buy(shop, &format!("{resource}/.default")).await?;
         let fields = [
             ("grant_type", "access_token"),
             ("service", host),

@@ -10,7 +10,7 @@ use argosy_repo_server::render::Request;
 
 use crate::render::{CHART, Fixture, names, request};
 use crate::service::running;
-use crate::support::{Answer, Http, Repo, answer, pack};
+use crate::support::{Answer, Http, Repo, Seen, answer, pack};
 
 pub(crate) fn sha256(data: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, data);
@@ -192,8 +192,8 @@ async fn a_dependency_that_the_repository_lacks_is_fetched() {
     );
 }
 
-/// A registry with one chart, behind basic authentication.
-async fn registry() -> Http {
+/// What a registry with one chart answers whoever may read it.
+pub(crate) fn shelf() -> impl Fn(&Seen) -> Answer + Send + Sync + 'static {
     let archive = pack(&CHART);
     let config = b"{}".to_vec();
     let descriptor = |media: &str, data: &[u8]| serde_json::json!({"mediaType": media, "digest": format!("sha256:{}", sha256(data)), "size": data.len()});
@@ -217,14 +217,7 @@ async fn registry() -> Http {
         ),
         (format!("/v2/charts/web/blobs/sha256:{}", sha256(&config)), config),
     ]));
-    Http::start(None, move |seen| -> Answer {
-        if seen.basic().as_deref() != Some("ada:pass") {
-            return (
-                401,
-                vec![("WWW-Authenticate".into(), "Basic realm=\"registry\"".into())],
-                Vec::new(),
-            );
-        }
+    move |seen: &Seen| {
         let kind = |kind: &str| vec![("Content-Type".to_owned(), kind.to_owned())];
         match seen.path.as_str() {
             "/v2/" => answer(200, "{}"),
@@ -242,6 +235,19 @@ async fn registry() -> Http {
                 .get(path)
                 .map_or_else(|| answer(404, "{}"), |blob| answer(200, blob.clone())),
         }
+    }
+}
+
+/// That registry, behind basic authentication.
+async fn registry() -> Http {
+    let shelf = shelf();
+    Http::start(None, move |seen| match seen.basic().as_deref() {
+        Some("ada:pass") => shelf(seen),
+        _ => (
+            401,
+            vec![("WWW-Authenticate".into(), "Basic realm=\"registry\"".into())],
+            Vec::new(),
+        ),
     })
     .await
 }

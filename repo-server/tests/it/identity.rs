@@ -1,16 +1,23 @@
 //! Identities whose tokens are shown in place of a password, with servers of the test's own that sell them.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use argosy_repo_server::git::{Access, Credentials, Secret};
+use argosy_repo_server::Materialiser;
+use argosy_repo_server::chart::{ChartRepo, Charts, Limits};
+use argosy_repo_server::egress::Egress;
+use argosy_repo_server::git::{Access, Credentials, Secret, TrustStore};
 use argosy_repo_server::identity::{GithubApp, Identity, Principal, Proof, ServiceAccount};
+use argosy_repo_server::metrics::Metrics;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
 use serde_json::{Value, json};
 
+use crate::charts::shelf;
 use crate::git::host;
-use crate::support::{Answer, Http, Repo, Seen, answer, git, http_backend};
+use crate::support::{Answer, Authority, Http, Repo, Seen, answer, git, http_backend};
 
 /// An RSA key, in PEM, and its public half.
 fn key() -> (String, Vec<u8>) {
@@ -197,9 +204,164 @@ async fn a_principal_and_a_workload_of_azure_read_with_tokens_of_entra() {
             client_id: "client".into(),
             proof,
             authority: format!("http://{}", server.address),
+            resource: String::new(),
         };
         assert_eq!(read(&server, Identity::Azure(principal)).await, "for azure");
     }
+}
+
+/// Answers as a registry of Azure does (docs/AAD-OAuth.md of Azure/acr): a token of Entra is exchanged for one that refreshes, which is
+/// the password of nobody (a GUID of zeros) where tokens for one repository are given out, and these open the shelf.
+async fn registry_of_azure(tls: Arc<rustls::ServerConfig>, takes: &'static str) -> Http {
+    let shelf = shelf();
+    Http::start(Some(tls), move |seen| {
+        let host = &seen.headers["host"];
+        match (seen.method.as_str(), seen.path.as_str()) {
+            ("POST", "/oauth2/exchange") => {
+                let fields = fields(seen);
+                let field = |name: &str| fields.get(name).map(String::as_str);
+                let service = Some(host.as_str());
+                if field("grant_type") != Some("access_token") || field("service") != service {
+                    return answer(400, "");
+                }
+                if field("tenant") != Some("tenant") || field("access_token") != Some(takes) {
+                    return answer(401, "");
+                }
+                answer(200, json!({"refresh_token": "acr-refresh"}).to_string())
+            }
+            ("GET", "/oauth2/token") => {
+                let asked: HashMap<_, _> = url::form_urlencoded::parse(seen.query.as_bytes())
+                    .into_owned()
+                    .collect();
+                let nobody = "00000000-0000-0000-0000-000000000000:acr-refresh";
+                let right = asked["service"] == *host && asked["scope"] == "repository:charts/web:pull";
+                match (seen.basic().as_deref() == Some(nobody), right) {
+                    (true, true) => answer(200, json!({"access_token": "acr-access"}).to_string()),
+                    (true, false) => answer(403, ""),
+                    (false, _) => answer(401, ""),
+                }
+            }
+            _ if seen
+                .headers
+                .get("authorization")
+                .is_some_and(|shown| shown == "Bearer acr-access") =>
+            {
+                shelf(seen)
+            }
+            _ => {
+                let challenge = format!("Bearer realm=\"https://{host}/oauth2/token\",service=\"{host}\"");
+                (401, vec![("WWW-Authenticate".into(), challenge)], Vec::new())
+            }
+        }
+    })
+    .await
+}
+
+/// Charts, by way of a trust in the test's own authority.
+fn charts(authority: &Authority, dir: &Path) -> Charts {
+    let trust = TrustStore {
+        tls_dir: dir.join("trust"),
+        known_hosts: "/nonexistent".into(),
+    };
+    std::fs::create_dir(&trust.tls_dir).unwrap();
+    std::fs::write(trust.tls_dir.join("localhost"), &authority.ca).unwrap();
+    let minute = Duration::from_secs(60);
+    let http = Arc::new(argosy_repo_server::http::Http::new(trust, Egress::open(), minute));
+    let files = Arc::new(Materialiser::new(dir.join("trees"), u64::MAX, u64::MAX).unwrap());
+    Charts::new(http, files, Limits::default(), minute, Metrics::default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_of_azure_exchanges_its_token_for_one_of_the_registry() {
+    let authority = Authority::new();
+    let token = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(token.path(), "from-kubernetes\n").unwrap();
+    // What an operator says registries take, and for whom a token is bought then.
+    let resources = [
+        ("", "https://management.core.windows.net/.default"),
+        (
+            "https://containerregistry.azure.net",
+            "https://containerregistry.azure.net/.default",
+        ),
+    ];
+    for (resource, scope) in resources {
+        let registry = registry_of_azure(authority.server_config(false), "entra").await;
+        let entra = Http::start(None, move |seen| {
+            assert_eq!(seen.path, "/tenant/oauth2/v2.0/token");
+            assert_eq!(fields(seen)["scope"], scope);
+            answer(
+                200,
+                json!({"access_token": "entra", "expires_in": 3599}).to_string(),
+            )
+        })
+        .await;
+        let credentials = Credentials {
+            identity: Some(Identity::Azure(Principal {
+                tenant: "tenant".into(),
+                client_id: "client".into(),
+                proof: Proof::File(token.path().to_owned()),
+                authority: format!("http://{}", entra.address),
+                resource: resource.into(),
+            })),
+            ..Credentials::default()
+        };
+        let url = format!("localhost:{}/charts", registry.address.port());
+        let repo = ChartRepo::new(&url, true, false, credentials, false);
+        let dir = tempfile::tempdir().unwrap();
+        let charts = charts(&authority, dir.path());
+        let version = charts.resolve(&repo, "web", "1.x", false).await.unwrap();
+        assert_eq!(version, "1.2.3");
+        let chart = charts.fetch(&repo, "web", &version).await.unwrap();
+        assert!(chart.path.join("Chart.yaml").is_file());
+        // One of each for all of it.
+        assert_eq!(entra.seen.lock().unwrap().len(), 1);
+        let seen = registry.seen.lock().unwrap();
+        assert_eq!(
+            seen.iter().filter(|seen| seen.path == "/oauth2/exchange").count(),
+            1
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_of_azure_that_refuses_the_exchange_is_told_without_the_tokens() {
+    let authority = Authority::new();
+    let registry = registry_of_azure(authority.server_config(false), "another").await;
+    let entra = Http::start(None, |_| {
+        answer(
+            200,
+            json!({"access_token": "entra-t0ken", "expires_in": 3599}).to_string(),
+        )
+    })
+    .await;
+    let principal = Principal {
+        tenant: "tenant".into(),
+        client_id: "client".into(),
+        proof: Proof::Secret(Secret::new("s3cret")),
+        authority: format!("http://{}", entra.address),
+        resource: String::new(),
+    };
+    let credentials = Credentials {
+        identity: Some(Identity::Azure(principal)),
+        ..Credentials::default()
+    };
+    let url = format!("localhost:{}/charts", registry.address.port());
+    let repo = ChartRepo::new(&url, true, false, credentials, false);
+    let dir = tempfile::tempdir().unwrap();
+    let charts = charts(&authority, dir.path());
+    let error = charts.resolve(&repo, "web", "1.x", false).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("/oauth2/exchange") && text.contains("401"),
+        "{text}"
+    );
+    assert!(!text.contains("s3cret") && !text.contains("t0ken"), "{text}");
+    // Nobody was asked as somebody without a name instead.
+    let seen = registry.seen.lock().unwrap();
+    assert!(
+        seen.iter().all(|seen| seen.path != "/v2/charts/web/tags/list"),
+        "{seen:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,6 +374,7 @@ async fn an_identity_that_buys_nothing_is_told_without_its_secrets() {
         client_id: "client".into(),
         proof: Proof::Secret(Secret::new("s3cret")),
         authority: format!("http://{}", server.address),
+        resource: String::new(),
     };
     let credentials = Credentials {
         identity: Some(Identity::Azure(principal)),
