@@ -57,23 +57,26 @@ impl Marker {
     }
 
     /// Marks the Applications of clusters that changed, by URL and by name. Run it once, as a task. `name_of` tells the
-    /// name of a cluster; those of clusters that are gone are remembered. With a cluster's Secret its Applications come to another
+    /// name of a cluster; those that it had before are remembered. With a cluster's Secret its Applications come to another
     /// owner, or go to who has those without a cluster: what is going on is theirs to take up.
     pub async fn follow_clusters(&self, name_of: impl Fn(&str) -> Option<String>) {
         let Some(mut changes) = self.changes.lock().take() else {
             return;
         };
-        let mut names = HashMap::new();
+        let mut names: HashMap<String, String> = HashMap::new();
         while let Some(server) = changes.recv().await {
-            if let Some(name) = name_of(&server) {
-                names.insert(server.clone(), name);
-            }
-            let by_name = names.get(&server).map(|name| self.apps.of_destination(name));
-            for key in self
-                .apps
-                .of_destination(&server)
-                .into_iter()
-                .chain(by_name.into_iter().flatten())
+            let name = name_of(&server);
+            // Under another name than before, those that know it by the old one have no cluster any more.
+            let before = match &name {
+                Some(name) => names.insert(server.clone(), name.clone()),
+                None => names.get(&server).cloned(),
+            };
+            let before = before.filter(|before| Some(before) != name.as_ref());
+            let known_by = [Some(server), name, before];
+            for key in known_by
+                .iter()
+                .flatten()
+                .flat_map(|destination| self.apps.of_destination(destination))
             {
                 self.refreshes.mark(&key, Refresh::Nothing, Reason::Cluster);
                 self.take_up(&key);
