@@ -4,14 +4,17 @@
 //! runs in. A cluster is followed from the moment that an Application first needs it ([`Clusters::resolve`]) until its
 //! Secret goes or it is not ours any longer. A Secret that changes its address or credentials starts its cluster anew and
 //! leaves the others alone; one that cannot be read is an error for those who want that cluster.
+//!
+//! - `secret`: what a Secret says; - `cluster`: what is known of one cluster; - `failure`: what is not.
+
+mod cluster;
+mod failure;
+mod secret;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use argosy_api::cluster_secret;
 use argosy_api::settings::RespectRbac;
 use argosy_api::v1alpha1::{ApplicationDestination, ClusterConfig};
 use argosy_kube_io::api::{Change, Place, TypedWatch};
@@ -19,21 +22,19 @@ use argosy_kube_io::auth::{IN_CLUSTER_NAME, IN_CLUSTER_SERVER, Policy};
 use argosy_kube_io::fence::Fence;
 use argosy_kube_io::list_watch;
 use argosy_kube_io::target::Selection;
-use argosy_kube_io::{Budget, Client, ClusterAuth, Discovery, Target};
-use argosy_livestate::Snapshot;
-use argosy_object::schema::Schemas;
-use argosy_object::{ContentHash, GroupKind, ResourceKey, Value, meta};
+use argosy_kube_io::{Budget, Client, ClusterAuth};
+use argosy_object::{ContentHash, GroupKind, Value, meta};
 use argosy_runtime::clock::Clock;
 use argosy_runtime::tasks::Tasks;
-use base64::Engine as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use parking_lot::RwLock;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use failure::{Cause, KindFailure};
+
 use crate::context::DirtySink;
-use crate::watch::writer::Message;
 use crate::watch::{self as runtime, Shared};
 
 /// The label by which cluster Secrets are known.
@@ -42,11 +43,6 @@ const SECRET_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
 const LISTS_BYTES: usize = 16 * Budget::LIST;
 /// Lists of one cluster at a time: a few slow clusters leave something to the others.
 const LISTS_OF_CLUSTER: usize = 4;
-/// So long a look waits for the first list of a kind.
-const FIRST_LIST_PATIENCE: Duration = Duration::from_secs(5);
-const FIRST_LIST_POLL: Duration = Duration::from_millis(50);
-/// A kind whose first list fails for longer is broken, and nobody waits for it.
-const FIRST_LIST_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Tells the instance name of the Application that tracks a live object. It is asked with what identifies the object, which has no
 /// `managedFields`; where that does not tell, it may ask for the whole object, which costs more.
@@ -231,73 +227,6 @@ pub enum Status {
     },
     /// The cluster is not ours any longer, or its Secret has changed or gone: resolve it again.
     Stopped,
-}
-
-/// A kind of which not everything is known: absence of its objects means nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KindFailure {
-    /// The kind.
-    pub kind: GroupKind,
-    /// The namespace concerned; empty for all.
-    pub namespace: String,
-    /// What the server said.
-    pub message: String,
-    /// What that comes down to; nothing while it is being listed for the first time.
-    pub cause: Option<Cause>,
-    /// Since when.
-    pub since: Timestamp,
-    /// Whether it was known completely before.
-    pub listed: bool,
-    /// The account may not list the kind, and the settings say that such kinds are to be left out (`resource.respectRBAC`): a fault
-    /// for those who want its objects, and none of the cluster.
-    pub left_out: bool,
-}
-
-/// Why a kind cannot be followed, in one of few words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The account may not list or watch it.
-    Forbidden,
-    /// It is not served any more.
-    NotServed,
-    /// The server refuses for another reason: a conversion webhook that is down, for one.
-    Refused,
-    /// The server is not reached, or does not answer.
-    Unreachable,
-    /// What it answers cannot be read.
-    Unreadable,
-}
-
-impl Cause {
-    /// What an error comes down to.
-    pub(crate) fn of(error: &argosy_kube_io::Error) -> Self {
-        use argosy_kube_io::Error;
-        match error {
-            _ if error.forbidden() || error.unauthorized() => Cause::Forbidden,
-            _ if error.kind_unknown() => Cause::NotServed,
-            Error::Answer { .. } => Cause::Unreadable,
-            _ if error.status().is_some() => Cause::Refused,
-            _ => Cause::Unreachable,
-        }
-    }
-
-    /// The word, as metrics have it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Cause::Forbidden => "forbidden",
-            Cause::NotServed => "not_served",
-            Cause::Refused => "refused",
-            Cause::Unreachable => "unreachable",
-            Cause::Unreadable => "unreadable",
-        }
-    }
-}
-
-impl KindFailure {
-    /// Why and since when, in a few words.
-    pub fn reason(&self) -> String {
-        format!("{} (since {:.0})", self.message, self.since)
-    }
 }
 
 /// A cluster that is followed. Clones are the same cluster.
@@ -622,7 +551,7 @@ impl Clusters {
                 Change::Applied(object) => {
                     let secret = Secret {
                         created: meta::creation_timestamp(&object).unwrap_or_default().to_owned(),
-                        parsed: read_secret(&object),
+                        parsed: secret::read(&object),
                     };
                     self.registry
                         .write()
@@ -805,378 +734,5 @@ impl Entry {
         running.stop.cancel();
         running.cluster.shared.status.send_replace(Status::Stopped);
         true
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster")
-            .field("server", &self.server())
-            .field("status", &self.status())
-            .finish()
-    }
-}
-
-impl Cluster {
-    /// URL of the API server, as destinations name it.
-    pub fn server(&self) -> &str {
-        &self.shared.server
-    }
-
-    /// The name to show.
-    pub fn name(&self) -> String {
-        self.info().name.clone()
-    }
-
-    /// What the registry knows.
-    pub fn info(&self) -> Arc<ClusterInfo> {
-        self.shared.info.load_full()
-    }
-
-    /// How the cluster stands.
-    pub fn status(&self) -> Status {
-        self.shared.status.borrow().clone()
-    }
-
-    /// Changes of [`Cluster::status`].
-    pub fn status_changes(&self) -> watch::Receiver<Status> {
-        self.shared.status.subscribe()
-    }
-
-    /// Returns true when the cluster is synced, false when it is not followed any longer.
-    pub async fn synced(&self) -> bool {
-        let mut status = self.shared.status.subscribe();
-        let found = status
-            .wait_for(|status| matches!(status, Status::Synced { .. } | Status::Stopped))
-            .await;
-        found.is_ok_and(|status| matches!(*status, Status::Synced { .. }))
-    }
-
-    /// What the cluster holds now, as far as is known.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::clone(&self.shared.snapshot.load())
-    }
-
-    /// The schemas of its kinds.
-    pub fn schemas(&self) -> Arc<Schemas> {
-        self.shared.schemas.load_full()
-    }
-
-    /// The kinds that it serves.
-    pub fn discovery(&self) -> Discovery {
-        Discovery::clone(&self.shared.discovery.load())
-    }
-
-    /// Calls on it; `None` before the first connection. Writes stand behind the cluster's fence.
-    pub fn target(&self) -> Option<Target> {
-        self.shared
-            .target
-            .load_full()
-            .map(|target| Target::clone(&target))
-    }
-
-    /// Version of its API server, such as `v1.36.3`.
-    pub fn kube_version(&self) -> Option<String> {
-        self.shared
-            .version
-            .load_full()
-            .map(|version| version.git_version.clone())
-    }
-
-    /// What renderers are told that it serves: `group/version` and `group/version/Kind`, sorted.
-    pub fn api_versions(&self) -> Arc<Vec<String>> {
-        self.shared.api_versions.load().list.clone()
-    }
-
-    /// Identity of [`Cluster::api_versions`].
-    pub fn api_versions_id(&self) -> ContentHash {
-        self.shared.api_versions.load().id
-    }
-
-    /// Kinds of which not everything is known, those included that are being listed for the first time.
-    pub fn kind_failures(&self) -> Vec<KindFailure> {
-        let mut all: Vec<KindFailure> = self.shared.failures.read().values().cloned().collect();
-        let pending = self.shared.pending.read();
-        for scope in pending.iter() {
-            if !all
-                .iter()
-                .any(|known| known.kind == scope.kind && known.namespace == scope.namespace)
-            {
-                all.push(self.pending(scope));
-            }
-        }
-        all
-    }
-
-    /// Waits a moment for those of the `wanted` kinds that the cluster serves only since just now. For a second or so
-    /// after a kind came, its API server refuses to list it, which says nothing about its objects.
-    pub async fn first_lists(&self, wanted: impl Fn(&GroupKind) -> bool) {
-        let deadline = tokio::time::Instant::now() + FIRST_LIST_PATIENCE;
-        while self.any_new(&wanted) && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(FIRST_LIST_POLL).await;
-        }
-    }
-
-    /// Almost always nothing is pending, and then no look pays for the question.
-    fn any_new(&self, wanted: impl Fn(&GroupKind) -> bool) -> bool {
-        let pending = self.shared.pending.read();
-        if pending.is_empty() {
-            return false;
-        }
-        let now = self.shared.clock.now();
-        let failures = self.shared.failures.read();
-        let young = |failure: &KindFailure| now.duration_since(failure.since) < FIRST_LIST_GRACE;
-        pending
-            .iter()
-            .any(|scope| failures.get(scope).is_none_or(young) && wanted(&scope.kind))
-    }
-
-    /// Why not everything is known of a kind; `None` if absence of its objects means that they do not exist.
-    ///
-    /// Kinds that are excluded by settings, or not served, are not failures: see [`Cluster::follows`].
-    pub fn kind_failure(&self, kind: &GroupKind) -> Option<KindFailure> {
-        if let Some(known) = self
-            .shared
-            .failures
-            .read()
-            .values()
-            .find(|known| known.kind == *kind)
-        {
-            return Some(known.clone());
-        }
-        self.shared
-            .pending
-            .read()
-            .iter()
-            .find(|scope| scope.kind == *kind)
-            .map(|scope| self.pending(scope))
-    }
-
-    /// Whether live state is kept for this kind.
-    pub fn follows(&self, kind: &GroupKind) -> bool {
-        self.shared.wants(kind)
-            && self
-                .shared
-                .discovery
-                .load()
-                .preferred(kind)
-                .is_some_and(|found| found.watchable())
-    }
-
-    /// How many objects are known.
-    pub fn resource_count(&self) -> usize {
-        self.shared.snapshot.load().len()
-    }
-
-    /// How many kinds are followed.
-    pub fn watched_kinds(&self) -> usize {
-        let left_out = |failure: &&KindFailure| failure.left_out;
-        let left_out = self.shared.failures.read().values().filter(left_out).count();
-        let kinds = self.shared.kinds.load(Ordering::Relaxed);
-        kinds.saturating_sub(left_out)
-    }
-
-    /// How often a count of the server's objects did not agree with what was known. Each time the kind was listed anew.
-    pub fn audit_mismatches(&self) -> usize {
-        self.shared.mismatches.load(Ordering::Relaxed)
-    }
-
-    /// Since when every kind has been listed, or has agreed with a look at the server. Nothing before all are listed.
-    pub fn verified(&self) -> Option<Timestamp> {
-        if !self.shared.pending.read().is_empty() {
-            return None;
-        }
-        self.shared.verified.read().values().min().copied()
-    }
-
-    /// Asks for the kinds anew, for instance because a write was answered that a kind is not served.
-    pub fn rediscover(&self) {
-        self.shared.rediscover.notify_one();
-    }
-
-    /// Feeds an object that a write returned into live state. When this returns, snapshots show it or something newer.
-    pub async fn observe(&self, object: Value) {
-        let kind = meta::gvk(&object).group_kind();
-        if !self.holds(&kind, meta::namespace(&object)) || meta::uid(&object).is_empty() {
-            return;
-        }
-        let (answer, done) = oneshot::channel();
-        let resource = self.shared.resource(&object);
-        if self
-            .shared
-            .inbox
-            .send(Message::Observe(resource, answer))
-            .await
-            .is_ok()
-        {
-            let _ = done.await;
-        }
-    }
-
-    /// Whether live state may hold objects of this kind in this namespace.
-    fn holds(&self, kind: &GroupKind, namespace: &str) -> bool {
-        let info = self.info();
-        let ours = info.namespaces.is_empty()
-            || info.namespaces.iter().any(|known| known == namespace)
-            || (namespace.is_empty() && info.cluster_resources);
-        ours && self.shared.wants(kind)
-    }
-
-    /// Tells live state that this incarnation is gone. When this returns, snapshots do not show it.
-    pub async fn observe_deleted(&self, key: &ResourceKey, uid: &str) {
-        // Of what nobody watches the end is never told, and would be waited for for ever.
-        if !self.holds(&key.group_kind(), &key.namespace) {
-            return;
-        }
-        let (answer, done) = oneshot::channel();
-        let message = Message::ObserveDeleted(key.clone(), uid.to_owned(), answer);
-        if self.shared.inbox.send(message).await.is_ok() {
-            let _ = done.await;
-        }
-    }
-
-    fn pending(&self, scope: &argosy_livestate::Scope) -> KindFailure {
-        KindFailure {
-            kind: scope.kind.clone(),
-            namespace: scope.namespace.clone(),
-            message: "the kind is being listed for the first time".to_owned(),
-            cause: None,
-            since: match self.status() {
-                Status::Syncing { since } | Status::Failed { since, .. } | Status::Synced { at: since } => {
-                    since
-                }
-                Status::Stopped => self.shared.clock.now(),
-            },
-            listed: false,
-            left_out: false,
-        }
-    }
-}
-
-/// Reads a cluster Secret. The error carries the URL too, if that much can be read.
-fn read_secret(secret: &Value) -> Result<(ClusterInfo, ClusterConfig), (String, String)> {
-    let mut data = BTreeMap::new();
-    if let Some(fields) = meta::field(secret, &["data"]).and_then(Value::as_object) {
-        for (key, encoded) in fields {
-            let bytes = base64::engine::general_purpose::STANDARD
-                .decode(encoded.as_str().unwrap_or_default())
-                .map_err(|error| (String::new(), format!("read {key}: {error}")))?;
-            data.insert(key.clone(), bytes);
-        }
-    }
-    let map = |field: &str| -> BTreeMap<String, String> {
-        meta::field(secret, &["metadata", field])
-            .and_then(|map| serde_json::from_value(map.clone()).ok())
-            .unwrap_or_default()
-    };
-    let server = || {
-        let server = data.get("server").map(Vec::as_slice).unwrap_or_default();
-        String::from_utf8_lossy(server).trim_end_matches('/').to_owned()
-    };
-    let registered = cluster_secret::read(cluster_secret::Secret {
-        name: meta::name(secret),
-        uid: meta::uid(secret),
-        labels: &map("labels"),
-        annotations: &map("annotations"),
-        data: &data,
-    })
-    .map_err(|error| (server(), with_sources(&error)))?;
-    for finding in &registered.findings {
-        warn!(
-            secret = meta::name(secret),
-            reason = finding,
-            "odd cluster secret"
-        );
-    }
-    let cluster = registered.cluster;
-    Ok((
-        ClusterInfo {
-            name: if cluster.name.is_empty() {
-                cluster.server.clone()
-            } else {
-                cluster.name
-            },
-            server: cluster.server,
-            id: registered.uid,
-            namespaces: cluster.namespaces,
-            cluster_resources: cluster.cluster_resources,
-            project: cluster.project,
-            shard: cluster.shard,
-            skip_reconcile: registered.skip_reconcile,
-            labels: map("labels"),
-            annotations: map("annotations"),
-            secret: Some(meta::name(secret).to_owned()),
-        },
-        cluster.config,
-    ))
-}
-
-fn with_sources(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    fn secret(fields: &[(&str, &str)]) -> Value {
-        let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-        let data: serde_json::Map<String, Value> = fields
-            .iter()
-            .map(|(key, text)| ((*key).to_owned(), Value::String(encode(text))))
-            .collect();
-        serde_json::json!({
-            "metadata": {"name": "prod", "uid": "u1", "labels": {"env": "prod"}},
-            "data": data,
-        })
-    }
-
-    #[test]
-    fn a_cluster_secret_is_read_as_argo_cd_reads_it() {
-        let (info, config) = read_secret(&secret(&[
-            ("name", "prod"),
-            ("server", "https://prod.example.com/"),
-            (
-                "config",
-                r#"{"bearerToken":"t","tlsClientConfig":{"insecure":true}}"#,
-            ),
-            ("namespaces", "a,b"),
-            ("clusterResources", "true"),
-            ("shard", "2"),
-            ("project", "shop"),
-        ]))
-        .unwrap();
-        assert_eq!(info.server, "https://prod.example.com");
-        assert_eq!(info.namespaces, ["a", "b"]);
-        assert!(info.cluster_resources);
-        assert_eq!(
-            (info.shard, info.project.as_str(), info.id.as_str()),
-            (Some(2), "shop", "u1")
-        );
-        assert_eq!(config.bearer_token, "t");
-        assert!(config.tls_client_config.insecure);
-    }
-
-    #[test]
-    fn a_broken_config_is_an_error_of_that_cluster() {
-        let (server, message) =
-            read_secret(&secret(&[("server", "https://a"), ("config", "{not json")])).unwrap_err();
-        assert_eq!(server, "https://a");
-        assert!(
-            message.starts_with("read config of cluster secret prod: "),
-            "{message}"
-        );
-    }
-
-    #[test]
-    fn a_cluster_without_a_name_is_called_by_its_url() {
-        assert_eq!(
-            read_secret(&secret(&[("server", "https://a")])).unwrap().0.name,
-            "https://a"
-        );
     }
 }
