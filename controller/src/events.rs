@@ -5,12 +5,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use argosy_api::v1alpha1::{API_VERSION, Application};
 use argosy_kube_io::target::Write;
 use argosy_kube_io::{Target, api};
 use argosy_object::Value;
+use argosy_runtime::bounds::{self, Class};
 use argosy_runtime::clock::{Clock, rfc3339};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -106,7 +106,6 @@ pub struct Recorder {
     waiting: mpsc::Sender<(String, Value)>,
     filter: Arc<Filter>,
     clock: Arc<dyn Clock>,
-    dropped: Arc<AtomicU64>,
 }
 
 /// Writes what recorders take. Run it as a task.
@@ -122,7 +121,6 @@ pub fn recorder(target: Target, filter: Filter, clock: Arc<dyn Clock>) -> (Recor
         waiting: tx,
         filter: Arc::new(filter),
         clock,
-        dropped: Arc::default(),
     };
     (recorder, Writer { waiting: rx, target })
 }
@@ -139,13 +137,8 @@ impl Recorder {
             .try_send((app.metadata.namespace.clone(), event))
             .is_err()
         {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            bounds::shed(Class::Event);
         }
-    }
-
-    /// Events dropped so far.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
     }
 }
 

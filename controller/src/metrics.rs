@@ -11,9 +11,9 @@ use std::time::Duration;
 use argosy_api::v1alpha1::Application;
 use argosy_runtime::clock::Clock;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
@@ -452,26 +452,4 @@ fn label_name(key: &str) -> String {
             }
         })
         .collect()
-}
-
-/// Events that were dropped, read from the recorder when asked for.
-pub(crate) struct EventsCollector(pub crate::events::Recorder);
-
-impl std::fmt::Debug for EventsCollector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("EventsCollector")
-    }
-}
-
-impl Collector for EventsCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let dropped = ConstCounter::new(self.0.dropped());
-        let help = "Kubernetes events that were not written because too many waited";
-        dropped.encode(encoder.encode_descriptor(
-            "argosy_events_dropped",
-            help,
-            None,
-            dropped.metric_type(),
-        )?)
-    }
 }

@@ -29,7 +29,7 @@ use crate::args::{Args, ENV_PREFIX, METRICS_PORT};
 use crate::clusters::{Clusters, FenceOf, Pace, Setup};
 use crate::context::{AppKey, Context};
 use crate::dirty::{Marker, deleting, wants_operation};
-use crate::metrics::{EventsCollector, KnowledgeCollector, Metrics, StateCollector};
+use crate::metrics::{KnowledgeCollector, Metrics, StateCollector};
 use crate::operation::{self, Next};
 use crate::queue::{Groups, Queue, Reason, Refresh, Work};
 use crate::shards::{Shards, ShardsCollector};
@@ -158,7 +158,6 @@ pub async fn start(args: Args, around: Surroundings, tasks: &Tasks) -> anyhow::R
     let filter = events::Filter::parse(&std::env::var("ARGOCD_ENABLE_K8S_EVENT").unwrap_or_default());
     let (recorder, writer) = events::recorder(target.clone(), filter, clock.clone());
     tasks.spawn("events", writer.run());
-    registry.register_collector(Box::new(EventsCollector(recorder.clone())));
     registry.register_collector(Box::new(StateCollector {
         metrics: metrics.clone(),
         apps: apps.clone(),

@@ -16,6 +16,7 @@ use argosy_kube_io::api::{self, Unreadable};
 use argosy_kube_io::target::{Patch, Write};
 use argosy_kube_io::{Class, Error, Target};
 use argosy_object::{Value, meta};
+use argosy_runtime::bounds::{self, Limit};
 use argosy_runtime::clock::{Clock, rfc3339};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -147,7 +148,10 @@ impl Writer {
                 Err(error) if error.not_found() || refused_uid(&error) => {
                     return Err(WriteError::Gone { app: key });
                 }
-                Err(error) if too_large(&error) => return Err(WriteError::TooLarge { app: key }),
+                Err(error) if too_large(&error) => {
+                    bounds::exceeded(Limit::Application);
+                    return Err(WriteError::TooLarge { app: key });
+                }
                 Err(error) => {
                     let pause = match error.class() {
                         _ if versioned && error.conflict() => {

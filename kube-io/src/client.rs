@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use argosy_runtime::bounds::{self, Limit};
 use argosy_runtime::dial::{Dial, Stream};
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -828,6 +829,7 @@ async fn read_all(what: &str, response: Response<Body>) -> Result<Answer, Error>
         .await
         .map_err(|error| {
             if error.is::<http_body_util::LengthLimitError>() {
+                bounds::exceeded(Limit::ApiAnswer);
                 return Error::Answer {
                     call: what.to_owned(),
                     message: format!("it is larger than {} MiB", ANSWER_LEN_MAX >> 20),

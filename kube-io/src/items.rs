@@ -3,6 +3,7 @@
 //! A page of 500 objects may be hundreds of megabytes. Only the item that is being received is held, and what stands
 //! outside `items` (kind, metadata), which is small.
 
+use argosy_runtime::bounds::{self, Limit};
 use bytes::Bytes;
 
 /// One item may be as large as the API server's own limit for an object in etcd allows, several times over.
@@ -104,12 +105,14 @@ impl Splitter {
         if self.in_items {
             self.item.extend_from_slice(bytes);
             if self.item.len() > ITEM_LEN_MAX {
+                bounds::exceeded(Limit::ApiAnswer);
                 return Err(Malformed("one item is larger than 32 MiB"));
             }
             return Ok(());
         }
         self.frame.extend_from_slice(bytes);
         if self.frame.len() > FRAME_LEN_MAX {
+            bounds::exceeded(Limit::ApiAnswer);
             return Err(Malformed("there is more than 1 MiB besides the items"));
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! callers that waited for the same render. No variant holds a credential: texts that came from `git`,
 //! Helm or a registry pass through [`crate::git::redact`] first.
 
+use argosy_runtime::bounds::Limit;
 use std::time::Duration;
 
 /// Whose turn it is after a failure; queues and conditions follow from this, never from the text.
@@ -186,6 +187,18 @@ impl Error {
             | Error::Plugin { .. }
             | Error::Limit { .. }
             | Error::Unsupported(_) => Class::Stalled,
+        }
+    }
+
+    /// Which bound it is about, if it is.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        match self {
+            Error::Deadline { .. } => Some(Limit::Time),
+            Error::Limit { which, .. } if which.starts_with("memory of ") => Some(Limit::RenderMemory),
+            Error::Limit { which, .. } if which.starts_with("output of ") => Some(Limit::ToolOutput),
+            // What remains are sizes, lengths and numbers of what a repository, a registry or a caller has.
+            Error::Limit { .. } => Some(Limit::Source),
+            _ => None,
         }
     }
 

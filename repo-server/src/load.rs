@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
+use argosy_runtime::bounds::{self, Class};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,7 +66,7 @@ impl Load {
     /// [`Error::Overloaded`].
     pub(crate) async fn enter(self: &Arc<Self>, app: &str, patience: Option<Duration>) -> Result<Entered> {
         if let Err(retry_after) = self.lock().begin(app, patience, Instant::now()) {
-            self.metrics.refused();
+            bounds::shed(Class::Render);
             return Err(Error::Overloaded { retry_after });
         }
         let mut entered = Entered {
@@ -187,6 +188,20 @@ mod tests {
         assert_eq!(state.begin("one more", None, now), Err(SECOND));
         state.end("greedy", now);
         assert!(state.begin("one more", None, now).is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_is_counted() {
+        let load = Load::new(0, Metrics::default());
+        let mut entered = Vec::new();
+        for n in 0..MAX {
+            entered.push(load.enter(&format!("app-{n}"), None).await.unwrap());
+        }
+        let before = bounds::times_shed(Class::Render);
+        assert!(load.enter("one more", None).await.is_err());
+        assert!(bounds::times_shed(Class::Render) > before);
+        drop(entered);
+        assert!(load.enter("one more", None).await.is_ok());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::source::Notes;
 use argosy_object::{meta, yaml};
+use argosy_runtime::bounds::{self, Limit};
 use serde_json::Value;
 
 /// A file with this marker is not a manifest.
@@ -44,6 +45,9 @@ pub fn from_yaml(file: &str, text: &[u8], notes: &mut Notes) -> Result<Vec<Value
     let documents = match yaml::parse_all(text, &limits()) {
         Ok(documents) => documents,
         Err(error) => {
+            if error.is_limit {
+                bounds::exceeded(Limit::Manifest);
+            }
             // Argo CD passes over what does not have all three. A manifest broken at its first line would then be no
             // manifest, and its resource something to prune: one of them is enough here.
             if [&b"apiVersion:"[..], b"kind:"]
@@ -289,6 +293,14 @@ mod tests {
             .unwrap()
             .is_empty()
         );
+    }
+
+    #[test]
+    fn a_document_that_is_too_much_is_counted() {
+        let deep = format!("kind: ConfigMap\ndata: {}", "[".repeat(1000));
+        let before = bounds::times_exceeded(Limit::Manifest);
+        assert!(from_yaml("x.yaml", deep.as_bytes(), &mut Notes::default()).is_err());
+        assert!(bounds::times_exceeded(Limit::Manifest) > before);
     }
 
     #[test]

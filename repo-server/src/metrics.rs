@@ -20,7 +20,6 @@ pub struct Metrics {
     oci_durations: Family<RequestLabels, Histogram, fn() -> Histogram>,
     pending: Family<RepoLabels, Gauge>,
     parallelism_wait: Histogram,
-    refused: Counter,
     renders: Family<RenderLabels, Counter>,
     cache: Family<CacheLabels, Counter>,
     fence: Family<FenceLabels, Gauge>,
@@ -75,7 +74,6 @@ impl Default for Metrics {
             oci_durations: Family::new_with_constructor(request_histogram),
             pending: Family::default(),
             parallelism_wait: Histogram::new([0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 20.0, 60.0, 120.0]),
-            refused: Counter::default(),
             renders: Family::default(),
             cache: Family::default(),
             fence: Family::default(),
@@ -128,11 +126,6 @@ impl Metrics {
             "argocd_repo_parallelism_wait_duration_seconds",
             "Time a render waited for a free place.",
             self.parallelism_wait.clone(),
-        );
-        registry.register(
-            "argosy_renders_refused",
-            "Renders that were refused because there were too many; who asked was told when to come back.",
-            self.refused.clone(),
         );
         registry.register(
             "argosy_renders",
@@ -202,10 +195,6 @@ impl Metrics {
 
     pub(crate) fn waited(&self, took: Duration) {
         self.parallelism_wait.observe(took.as_secs_f64());
-    }
-
-    pub(crate) fn refused(&self) {
-        self.refused.inc();
     }
 
     pub(crate) fn rendered(&self, source_type: &'static str, ok: bool) {

@@ -5,6 +5,7 @@
 //! [`metrics::serve`], and wait for [`tasks::Tasks::run_until_stopped`].
 
 pub mod args;
+pub mod bounds;
 pub mod clock;
 pub mod dial;
 pub mod log;

@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tracing::info;
 
+use crate::bounds::BoundsCollector;
 use crate::process::ProcessCollector;
 use crate::tasks::Tasks;
 
@@ -47,10 +48,11 @@ struct Served {
     health: Health,
 }
 
-/// A registry that holds the numbers of the process already.
+/// A registry that holds the numbers of the process already, and what was [too much](crate::bounds) for it.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(ProcessCollector::new()));
+    registry.register_collector(Box::new(BoundsCollector));
     registry
 }
 
@@ -148,6 +150,7 @@ mod tests {
         assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
         assert!(metrics.contains("process_cpu_seconds_total "), "{metrics}");
         assert!(metrics.contains("\nprocess_resident_memory_bytes "), "{metrics}");
+        assert!(metrics.contains("\nargosy_shed_total{class="), "{metrics}");
         assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         assert!(get(address, "/livez?verbose").await.ends_with("[+]live ok\n"));
         let verbose = get(address, "/readyz?verbose").await;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use argosy_runtime::bounds::{self, Limit};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use tonic::Status;
 use tonic::body::Body;
@@ -175,9 +176,14 @@ async fn read(body: Incoming, max: usize) -> Result<Bytes, Status> {
     let reading = Limited::new(body, max).collect();
     match tokio::time::timeout(READ_TIMEOUT, reading).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) => Err(Status::invalid_argument(format!(
-            "read the body, of at most {max} bytes: {error}"
-        ))),
+        Ok(Err(error)) => {
+            if error.is::<LengthLimitError>() {
+                bounds::exceeded(Limit::RequestBody);
+            }
+            Err(Status::invalid_argument(format!(
+                "read the body, of at most {max} bytes: {error}"
+            )))
+        }
         Err(_) => Err(Status::deadline_exceeded(format!(
             "read the body: it was not sent within {} s",
             READ_TIMEOUT.as_secs()

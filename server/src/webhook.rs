@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use argosy_api::annotation;
 use argosy_api::v1alpha1::{Application, ApplicationSource};
+use argosy_runtime::bounds::{self, Class};
 use argosy_runtime::tasks::{Tasks, busy};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -137,10 +138,11 @@ impl Webhooks {
                     )
                 })
             }
-            Ok(Err(Unread::NoRoom)) => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "Webhook processing failed: too many large payloads at the same time".to_owned(),
-            ),
+            Ok(Err(Unread::NoRoom)) => {
+                bounds::shed(Class::Webhook);
+                let text = "Webhook processing failed: too many large payloads at the same time";
+                (StatusCode::TOO_MANY_REQUESTS, text.to_owned())
+            }
             Ok(Err(Unread::TooLarge)) => (
                 StatusCode::BAD_REQUEST,
                 format!(
@@ -169,6 +171,7 @@ impl Webhooks {
         };
         let repos: Vec<String> = pushes.iter().map(|push| push.repo.clone()).collect();
         if !self.waiting.gathered.lock().take(pushes) {
+            bounds::shed(Class::Webhook);
             return (
                 StatusCode::TOO_MANY_REQUESTS,
                 "Queue is full, discarding webhook payload".to_owned(),

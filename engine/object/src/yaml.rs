@@ -57,6 +57,8 @@ pub struct Error {
     pub column: usize,
     /// What is wrong, in lower case and without the place.
     pub message: String,
+    /// Whether the text may be right, and is more than [`Limits`] allow.
+    pub is_limit: bool,
 }
 
 /// A part of a file: what stands between two `---` lines.
@@ -88,7 +90,7 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Value, Error> {
 /// between `---` lines, or JSON objects one after the other.
 pub fn parse_all(bytes: &[u8], limits: &Limits) -> Result<Vec<Located>, Error> {
     if bytes.len() > limits.bytes {
-        return Err(Error::new(
+        return Err(Error::limit(
             1,
             1,
             format!("text is longer than {} bytes", limits.bytes),
@@ -112,7 +114,7 @@ pub fn parse_all(bytes: &[u8], limits: &Limits) -> Result<Vec<Located>, Error> {
 /// Reads a text that starts on `line` of its file, and finds the keys that it repeats.
 fn parse_part(text: &str, line: usize, limits: &Limits) -> Result<(Value, Vec<Error>), Error> {
     if text.len() > limits.bytes {
-        return Err(Error::new(
+        return Err(Error::limit(
             line,
             1,
             format!("text is longer than {} bytes", limits.bytes),
@@ -172,6 +174,14 @@ impl Error {
             line,
             column,
             message: message.into(),
+            is_limit: false,
+        }
+    }
+
+    fn limit(line: usize, column: usize, message: impl Into<String>) -> Self {
+        Self {
+            is_limit: true,
+            ..Self::new(line, column, message)
         }
     }
 }
@@ -289,7 +299,9 @@ mod tests {
         ] {
             let error = parse(&text, &tight).unwrap_err();
             assert!(error.message.contains(why), "{error}");
+            assert!(error.is_limit, "{error}");
         }
+        assert!(!parse("[1, 2", &tight).unwrap_err().is_limit);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use argosy_runtime::bounds::{self, Limit};
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -69,6 +70,7 @@ struct Lines {
 impl Lines {
     fn push(&mut self, piece: &[u8]) -> Result<(), &'static str> {
         if self.buffer.len() + piece.len() > LINE_LEN_MAX && !piece.contains(&b'\n') {
+            bounds::exceeded(Limit::ApiAnswer);
             return Err("one event is larger than 32 MiB");
         }
         self.buffer.extend_from_slice(piece);

@@ -1,5 +1,7 @@
 //! How many calls may be tried again: a share of those that are made, so that a storm of failures is not doubled.
 
+use argosy_runtime::bounds::{self, Class};
+
 /// Calls per retry.
 const CALLS: f64 = 10.0;
 /// Retries that may be saved up.
@@ -25,6 +27,8 @@ impl Budget {
         let enough = self.0 >= 1.0;
         if enough {
             self.0 -= 1.0;
+        } else {
+            bounds::shed(Class::Retry);
         }
         enough
     }

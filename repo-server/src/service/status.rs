@@ -2,6 +2,7 @@
 
 use crate::error::{Class, Error};
 use argosy_api::repository::RETRY_AFTER;
+use argosy_runtime::bounds;
 use std::time::Duration;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
@@ -10,6 +11,10 @@ use tonic::{Code, Status};
 /// callers of Argo CD's too; ours wait for as long as it says.
 impl From<Error> for Status {
     fn from(error: Error) -> Status {
+        // Whatever is refused passes here.
+        if let Some(limit) = error.limit() {
+            bounds::exceeded(limit);
+        }
         let class = error.class();
         let code = match (&error, class) {
             (Error::Deadline { .. }, _) => Code::DeadlineExceeded,
@@ -27,5 +32,34 @@ impl From<Error> for Status {
                 .insert(RETRY_AFTER, MetadataValue::from(after));
         }
         status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use argosy_runtime::bounds::{Limit, times_exceeded};
+
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_counted_by_what_was_too_much() {
+        let limit = |which: &str| Error::Limit {
+            which: which.into(),
+            limit: "256 MiB".into(),
+        };
+        let deadline = Error::Deadline {
+            what: "helm template".into(),
+            after: Duration::from_secs(90),
+        };
+        for (error, counted) in [
+            (limit("memory of helm template"), Limit::RenderMemory),
+            (limit("output of git"), Limit::ToolOutput),
+            (limit("entries of the archive"), Limit::Source),
+            (deadline, Limit::Time),
+        ] {
+            let before = times_exceeded(counted);
+            assert_ne!(Status::from(error).code(), Code::Ok);
+            assert!(times_exceeded(counted) > before, "{counted:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use argosy_api::services::session::session_service_server::SessionService;
 use argosy_api::services::session::{
     GetUserInfoRequest, GetUserInfoResponse, SessionCreateRequest, SessionDeleteRequest, SessionResponse,
 };
+use argosy_runtime::bounds::{self, Class, Limit};
 use tonic::{Request, Response, Status};
 
 use super::Api;
@@ -54,7 +55,10 @@ impl SessionService for Api {
         if request.username.is_empty() || request.password.is_empty() {
             return Err(Status::unauthenticated("no credentials supplied"));
         }
-        let busy = |_| Status::resource_exhausted("too many logins at the same time, try again in a moment");
+        let busy = |_| {
+            bounds::shed(Class::Login);
+            Status::resource_exhausted("too many logins at the same time, try again in a moment")
+        };
         let place = self.logins.try_acquire().map_err(busy)?;
         let chance = u64::from(session::random::<1>()?[0]) * 2;
         let refusal_at = tokio::time::Instant::now() + PENALTY + Duration::from_millis(chance);
@@ -100,6 +104,7 @@ impl Api {
             return Err(refused());
         };
         let Some(guess) = self.limiter.guess(name, self.auth.now()) else {
+            bounds::exceeded(Limit::LoginFailures);
             tracing::warn!(
                 account = name,
                 "logins are refused for a while: too many have failed"

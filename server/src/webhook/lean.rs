@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::fmt;
 
+use argosy_runtime::bounds::{self, Limit};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -77,9 +78,11 @@ impl<'de> DeserializeSeed<'de> for Lean<'_> {
 
 impl Lean<'_> {
     fn take<E: Error>(&self) -> Result<(), E> {
-        let left = self.0.get().checked_sub(1);
-        self.0
-            .set(left.ok_or_else(|| E::custom(format!("it has more than {VALUES_MAX} values")))?);
+        let left = self.0.get().checked_sub(1).ok_or_else(|| {
+            bounds::exceeded(Limit::WebhookPayload);
+            E::custom(format!("it has more than {VALUES_MAX} values"))
+        })?;
+        self.0.set(left);
         Ok(())
     }
 }

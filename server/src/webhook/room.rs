@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use argosy_runtime::bounds::{self, Limit};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
@@ -68,6 +69,7 @@ impl Room {
                 continue;
             };
             if bytes.len() + chunk.len() > max {
+                bounds::exceeded(Limit::WebhookPayload);
                 return Err(Unread::TooLarge);
             }
             let of_small = SMALL.saturating_sub(bytes.len()).min(chunk.len());
@@ -126,6 +128,7 @@ mod tests {
             room.read(payload(MAX + 1), MAX).await.err(),
             Some(Unread::TooLarge)
         );
+        assert!(bounds::times_exceeded(Limit::WebhookPayload) > 0);
         assert!(
             room.read(payload(MAX), MAX).await.is_ok(),
             "what was refused has left"

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use argosy_runtime::bounds::{self, Class};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use serde_json::json;
@@ -191,6 +192,7 @@ fn large_webhooks_have_one_room_and_small_ones_are_taken_beside_them() {
             }
         }
         assert_eq!(refused, 5);
+        assert!(bounds::times_shed(Class::Webhook) >= 5);
     });
 }
 

@@ -4,6 +4,7 @@ use argosy_api::services::account::ListAccountRequest;
 use argosy_api::services::account::account_service_client::AccountServiceClient;
 use argosy_api::services::session::session_service_client::SessionServiceClient;
 use argosy_api::services::session::{GetUserInfoRequest, SessionDeleteRequest};
+use argosy_runtime::bounds::{self, Limit};
 use argosy_test_cluster::api::kinds;
 use serde_json::json;
 use tonic::Code;
@@ -100,7 +101,9 @@ fn guesses_are_counted_across_restarts_and_noise_changes_nothing() {
             assert_eq!(wrong(&second).await, Code::Unauthenticated);
         }
         // Five have failed: the right one is not looked at any more, by neither.
+        let before = bounds::times_exceeded(Limit::LoginFailures);
         assert!(right(&second).await.is_err(), "the sixth guess was looked at");
+        assert!(bounds::times_exceeded(Limit::LoginFailures) > before);
         let third = start("guesses", &["--insecure"]).await;
         assert!(right(&third).await.is_err(), "a restart gave new guesses");
         // Others are not kept out.

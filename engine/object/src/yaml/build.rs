@@ -176,7 +176,7 @@ impl Builder<'_> {
     /// Keeps the budgets: depth everywhere, nodes and bytes below aliases.
     fn charge(&mut self, id: Id, depth: usize) -> Result<(), Error> {
         if depth > self.limits.depth {
-            return Err(self.tree.error(id, too_deep(self.limits)));
+            return Err(self.tree.limit(id, too_deep(self.limits)));
         }
         if self.aliases.is_empty() {
             return Ok(());
@@ -186,7 +186,7 @@ impl Builder<'_> {
             self.alias_bytes += text.len();
         }
         if self.alias_nodes > self.limits.alias_nodes || self.alias_bytes > self.limits.bytes {
-            return Err(self.tree.error(id, "aliases make the document too large"));
+            return Err(self.tree.limit(id, "aliases make the document too large"));
         }
         Ok(())
     }

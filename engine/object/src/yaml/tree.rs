@@ -48,6 +48,12 @@ impl Tree<'_> {
         let node = &self.nodes[id as usize];
         Error::new(node.line as usize, node.column as usize, message)
     }
+
+    /// A node that is one too many.
+    pub(super) fn limit(&self, id: Id, message: impl Into<String>) -> Error {
+        let node = &self.nodes[id as usize];
+        Error::limit(node.line as usize, node.column as usize, message)
+    }
 }
 
 /// Reads the events of the first document of a text that starts on `first_line` of its file.
@@ -115,7 +121,7 @@ pub(super) fn read<'a>(text: &'a str, first_line: usize, limits: &Limits) -> Res
         };
         let (line, column) = (first_line + span.start.line().max(1) - 1, span.start.col() + 1);
         if nodes.len() >= limits.nodes {
-            return Err(Error::new(
+            return Err(Error::limit(
                 line,
                 column,
                 format!("document has more than {} nodes", limits.nodes),
@@ -132,7 +138,7 @@ pub(super) fn read<'a>(text: &'a str, first_line: usize, limits: &Limits) -> Res
         if matches!(kind, Kind::Sequence(_) | Kind::Mapping(_)) {
             open.push((id, Vec::new()));
             if open.len() > limits.depth {
-                return Err(Error::new(line, column, too_deep(limits)));
+                return Err(Error::limit(line, column, too_deep(limits)));
             }
         }
         nodes.push(Node {

@@ -17,6 +17,7 @@ use argosy_api::v1alpha1::{
     AppProject, Application, ApplicationSource, ApplicationSpec, ChartDetails, Cluster, ClusterInfo,
     OciMetadata, RefTarget, RepoCreds, Repository, RevisionMetadata,
 };
+use argosy_runtime::bounds::{self, Limit};
 use tonic::{Status, Streaming};
 
 use crate::auth::Caller;
@@ -176,6 +177,7 @@ impl Api {
                 ));
             };
             if archive.len() + chunk.chunk.len() > UPLOAD_LEN_MAX {
+                bounds::exceeded(Limit::RequestBody);
                 return Err(Status::invalid_argument(format!(
                     "the files are more than {} MiB: leave out what the source does not need (--local-include)",
                     UPLOAD_LEN_MAX >> 20
