@@ -217,6 +217,11 @@ const OPTIONS: &[(&str, bool)] = &[
     ("--grpc-web", false),
     ("--grpc-web-root-path", true),
     ("--server-crt", true),
+    ("--client-crt", true),
+    ("--client-crt-key", true),
+    ("--http-retry-max", true),
+    ("--logformat", true),
+    ("--loglevel", true),
     ("--header", true),
     ("--config", true),
     ("--argocd-context", true),
@@ -313,7 +318,7 @@ mod tests {
         assert_eq!(
             with(
                 "argosy app list -o json",
-                "--grpc-web --server 'a b' --loglevel debug --insecure=true"
+                "--grpc-web --server 'a b' --redis-name other --insecure=true"
             ),
             "argosy app --grpc-web --server=a b --insecure list -o json"
         );

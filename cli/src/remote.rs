@@ -5,11 +5,16 @@ mod way;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use argosy_object::{Value, yaml};
-use argosy_peers::{Live, Material};
+use argosy_peers::{Identity, Live, Material};
 use argosy_repo_client::Tls;
+use argosy_runtime::args::Format;
+use argosy_runtime::log;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Status};
@@ -47,6 +52,15 @@ pub(crate) struct Connection {
     /// Certificates that the server's is verified with, in PEM [default: the system's].
     #[arg(long, global = true)]
     server_crt: Option<PathBuf>,
+    /// Certificate that says who we are, in PEM, for a proxy that asks for one; with --client-crt-key.
+    #[arg(long, global = true)]
+    client_crt: Option<PathBuf>,
+    /// Its key, in PEM.
+    #[arg(long, global = true)]
+    client_crt_key: Option<PathBuf>,
+    /// How often a connection for gRPC-web that does not come about is tried again.
+    #[arg(long, global = true, default_value_t = 0, value_name = "COUNT")]
+    http_retry_max: u32,
     /// NAME: VALUE of a header that goes with every call, for proxies that want one.
     #[arg(long, short = 'H', global = true, value_delimiter = ',')]
     header: Vec<String>,
@@ -56,6 +70,12 @@ pub(crate) struct Connection {
     /// Context of that file.
     #[arg(long, global = true)]
     argocd_context: Option<String>,
+    /// Log the calls that are made to standard error, in this format.
+    #[arg(long, global = true, value_enum)]
+    logformat: Option<Format>,
+    /// Lowest level that is logged there: calls are at debug [default: nothing is].
+    #[arg(long, global = true)]
+    loglevel: Option<String>,
 }
 
 /// A server and a token.
@@ -183,20 +203,19 @@ impl Connection {
     }
 
     fn connect(&self, server: &str, known: Option<&Value>, root_path: &str, token: String) -> Result<Remote> {
+        self.start_log()?;
         let is = |key: &str| known.is_some_and(|known| known[key] == true);
+        let identity = self.identity(known)?;
         let tls = if self.plaintext || is("plain-text") {
             Tls::Plaintext
         } else if self.insecure || is("insecure") {
-            Tls::Unverified
+            Tls::Unverified { identity }
         } else {
             let authority = Live::of(Material {
                 identity: None,
-                authority: Some(self.authorities()?),
+                authority: Some(self.authorities(known)?),
             })?;
-            Tls::Strict {
-                authority,
-                identity: None,
-            }
+            Tls::Strict { authority, identity }
         };
         let default_port = if matches!(tls, Tls::Plaintext) { 80 } else { 443 };
         let address = match server.rsplit_once(':') {
@@ -205,18 +224,59 @@ impl Connection {
         };
         let root_path = self.grpc_web_root_path.as_deref().unwrap_or(root_path);
         let headers = way::headers(&self.header)?;
-        let web = way::with(way::web(&address, &tls, root_path)?, &headers);
+        let web = way::web(&address, &tls, root_path, self.http_retry_max)?;
+        let web = way::with(web, &headers);
+        let way = match self.grpc_web || is("grpc-web") || !root_path.is_empty() {
+            true => web,
+            false => way::either(way::with(way::native(&address, &tls)?, &headers), web),
+        };
         Ok(Remote {
-            way: match self.grpc_web || is("grpc-web") || !root_path.is_empty() {
-                true => web,
-                false => way::either(way::with(way::native(&address, &tls)?, &headers), web),
-            },
+            way: way::logged(way),
             server: server.to_owned(),
             token,
         })
     }
 
-    fn authorities(&self) -> Result<Vec<u8>> {
+    /// Starts the log if one is asked for; the first connection of a process does.
+    fn start_log(&self) -> Result<()> {
+        if self.loglevel.is_none() && self.logformat.is_none() {
+            return Ok(());
+        }
+        let wanted = argosy_runtime::args::Log {
+            format: self.logformat,
+            level: self.loglevel.clone(),
+        };
+        match log::init(&wanted, "ARGOCD") {
+            Err(log::Error::Twice) => Ok(()),
+            done => done.context("start the log (--loglevel)"),
+        }
+    }
+
+    /// What we show to a server that asks who we are: as the flags say, or else the login's configuration.
+    fn identity(&self, known: Option<&Value>) -> Result<Option<Arc<Live>>> {
+        let file = |path: &Path| std::fs::read(path).with_context(|| format!("read {}", path.display()));
+        let identity = match (&self.client_crt, &self.client_crt_key) {
+            (Some(certificate), Some(key)) => Some((file(certificate)?, file(key)?)),
+            (None, None) => known.map(remembered_identity).transpose()?.flatten(),
+            _ => bail!("--client-crt and --client-crt-key must always be specified together"),
+        };
+        let live = identity.map(|identity| {
+            Live::of(Material {
+                identity: Some(identity),
+                authority: None,
+            })
+        });
+        live.transpose().context("use the client's certificate")
+    }
+
+    /// Who vouches for the server: as the flag says, or else the login's configuration, the environment or the system.
+    fn authorities(&self, known: Option<&Value>) -> Result<Vec<u8>> {
+        let remembered = known.map(|known| remembered_data(known, "certificate-authority-data"));
+        if self.server_crt.is_none()
+            && let Some(data) = remembered.transpose()?.flatten()
+        {
+            return Ok(data);
+        }
         let own = self
             .server_crt
             .clone()
@@ -375,6 +435,30 @@ impl Connection {
     }
 }
 
+/// What the configuration file has in base64 for a server.
+fn remembered_data(server: &Value, key: &str) -> Result<Option<Vec<u8>>> {
+    let text = server[key].as_str().filter(|text| !text.is_empty());
+    let bytes = text.map(|text| {
+        STANDARD
+            .decode(text)
+            .with_context(|| format!("read {key} of the configuration"))
+    });
+    bytes.transpose()
+}
+
+/// The certificate and key that the configuration file has for a server.
+fn remembered_identity(server: &Value) -> Result<Option<Identity>> {
+    let certificate = remembered_data(server, "client-certificate-data")?;
+    let key = remembered_data(server, "client-certificate-key-data")?;
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+        (None, None) => Ok(None),
+        _ => {
+            bail!("client-certificate-data and client-certificate-key-data must always be specified together")
+        }
+    }
+}
+
 /// Argo CD's configuration file. What is not known here stays in it.
 struct Config(Value);
 
@@ -505,9 +589,14 @@ mod tests {
             grpc_web: false,
             grpc_web_root_path: None,
             server_crt: None,
+            client_crt: None,
+            client_crt_key: None,
+            http_retry_max: 0,
             header: Vec::new(),
             config_file: Some(file.to_owned()),
             argocd_context: None,
+            logformat: None,
+            loglevel: None,
         }
     }
 

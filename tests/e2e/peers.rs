@@ -58,7 +58,7 @@ fn components_speak_mutual_tls_soon_after_a_start_without_any_certificate() {
         // Somebody without a certificate is served until the repo-server has the authority, and not after.
         let nobody = RepoClient::new(Config {
             address: installation.repo_server_address(),
-            tls: Tls::Unverified,
+            tls: Tls::default(),
             ..Config::default()
         })?;
         let refs = || {

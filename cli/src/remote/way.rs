@@ -1,7 +1,7 @@
 //! Ways to an API server: gRPC, or gRPC-web where something in between does not carry gRPC (a proxy that knows no HTTP/2).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use argosy_api::services::version::version_service_client::VersionServiceClient;
@@ -27,6 +27,8 @@ pub(crate) type Way = BoxCloneSyncService<Request<Body>, Response<Body>, Status>
 const CONNECT: Duration = Duration::from_secs(5);
 /// Whether a way gets there shows within so long.
 const PROBE: Duration = Duration::from_secs(10);
+/// The longest pause before a connection is tried again.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The content type that Argo CD's server takes for gRPC-web, letter by letter.
 const GRPC_WEB: HeaderValue = HeaderValue::from_static("application/grpc-web+proto");
 
@@ -44,8 +46,8 @@ pub(crate) fn native(address: &str, tls: &Tls) -> Result<Way> {
     Ok(BoxCloneSyncService::new(channel.map_err(told)))
 }
 
-/// By gRPC-web over HTTP/1.1, below a path.
-pub(crate) fn web(address: &str, tls: &Tls, root_path: &str) -> Result<Way> {
+/// By gRPC-web over HTTP/1.1, below a path. A connection that does not come about is tried again so often.
+pub(crate) fn web(address: &str, tls: &Tls, root_path: &str, retries: u32) -> Result<Way> {
     let root_path = root_path.trim_matches('/');
     let config = tls.config()?;
     let scheme = if config.is_some() { "https" } else { "http" };
@@ -69,6 +71,19 @@ pub(crate) fn web(address: &str, tls: &Tls, root_path: &str) -> Result<Way> {
     // What is above it knows schemes.
     tcp.enforce_http(false);
     tcp.set_connect_timeout(Some(CONNECT));
+    let tcp = service_fn(move |to| {
+        let tcp = tcp.clone();
+        Box::pin(async move {
+            let mut tried = 0;
+            loop {
+                match tcp.clone().oneshot(http::Uri::clone(&to)).await {
+                    Err(_) if tried < retries => tokio::time::sleep(pause(tried)).await,
+                    outcome => return outcome,
+                }
+                tried += 1;
+            }
+        })
+    });
     let connector = connector.https_or_http().enable_http1().wrap_connector(tcp);
     let http = Client::builder(TokioExecutor::new()).build(connector);
     let send = service_fn(move |request: Request<GrpcWebCall<Body>>| {
@@ -90,6 +105,11 @@ pub(crate) fn web(address: &str, tls: &Tls, root_path: &str) -> Result<Way> {
     });
     let answers = GrpcWebClientService::new(send).map_response(|answer| answer.map(Body::new));
     Ok(BoxCloneSyncService::new(answers))
+}
+
+/// Before a connection is tried again: twice as long each time.
+fn pause(tried: u32) -> Duration {
+    Duration::from_secs(1 << tried.min(5)).min(PAUSE_MAX)
 }
 
 /// No certificate is looked at on a way without TLS.
@@ -130,6 +150,31 @@ pub(crate) fn with(way: Way, headers: &HeaderMap) -> Way {
             request.headers_mut().append(name, value.clone());
         }
         request
+    }))
+}
+
+/// A way whose calls are logged.
+pub(crate) fn logged(way: Way) -> Way {
+    BoxCloneSyncService::new(service_fn(move |request: Request<Body>| {
+        let way = way.clone();
+        async move {
+            let (method, started) = (request.uri().path().to_owned(), Instant::now());
+            let answer = way.oneshot(request).await;
+            let code = match &answer {
+                // What goes well says so at its end, which is yet to come.
+                Ok(answer) => {
+                    Status::from_header_map(answer.headers()).map_or(Code::Ok, |status| status.code())
+                }
+                Err(status) => status.code(),
+            };
+            tracing::debug!(
+                method,
+                ?code,
+                seconds = started.elapsed().as_secs_f64(),
+                "a call was answered"
+            );
+            answer
+        }
     }))
 }
 

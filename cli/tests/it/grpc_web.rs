@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -144,4 +145,36 @@ fn a_server_that_no_way_leads_to_is_told_as_grpc_tells_it() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_server_that_is_not_there_yet_is_tried_again_if_that_is_asked_for() {
+    let port = argosy_test_cluster::free_port().unwrap();
+    let address = format!("127.0.0.1:{port}");
+    let late = address.clone();
+    world();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(2));
+        for connection in TcpListener::bind(late).unwrap().incoming().flatten() {
+            std::thread::spawn(move || serve(connection, ""));
+        }
+    });
+    log_in(&Person::new(), &address, &["--grpc-web", "--http-retry-max", "6"]);
+}
+
+#[test]
+fn calls_are_logged_where_that_is_asked_for() {
+    let person = Person::admin();
+    let output = person.run(&words("proj list --loglevel debug --logformat json"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let line: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&line["level"], &line["method"], &line["code"]),
+        (
+            &"debug".into(),
+            &"/project.ProjectService/List".into(),
+            &"Ok".into()
+        ),
+        "{said}"
+    );
 }

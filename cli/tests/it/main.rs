@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases;
+mod client_certificate;
 mod grpc_web;
 mod integrity;
 mod remote;

@@ -9,13 +9,15 @@ use rustls::ClientConfig;
 use crate::Error;
 
 /// How a connection is protected, and who is believed to be at its other end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub enum Tls {
     /// Not at all.
     Plaintext,
     /// Encrypted, with any certificate.
-    #[default]
-    Unverified,
+    Unverified {
+        /// What we show if the server asks.
+        identity: Option<Arc<Live>>,
+    },
     /// Encrypted between components: we show who we are, and the other side is the component once the authority has vouched for
     /// it. Where nobody has made certificates it is as [`Tls::Unverified`].
     Component {
@@ -35,6 +37,13 @@ pub enum Tls {
     },
 }
 
+impl Default for Tls {
+    /// Encrypted, with any certificate, and we show none.
+    fn default() -> Self {
+        Tls::Unverified { identity: None }
+    }
+}
+
 impl Tls {
     /// What connections are made with; nothing for plaintext.
     ///
@@ -43,7 +52,7 @@ impl Tls {
     pub fn config(&self) -> Result<Option<Arc<ClientConfig>>, Error> {
         let (server, me) = match self {
             Tls::Plaintext => return Ok(None),
-            Tls::Unverified => (Server::Anybody, None),
+            Tls::Unverified { identity } => (Server::Anybody, identity.clone()),
             Tls::Component {
                 authority,
                 identity,
@@ -69,7 +78,8 @@ impl Tls {
     /// Changes when what is shown or believed does: connections that stand then are of the past.
     pub(crate) fn generation(&self) -> u64 {
         match self {
-            Tls::Plaintext | Tls::Unverified => 0,
+            Tls::Plaintext => 0,
+            Tls::Unverified { identity } => identity.as_ref().map_or(0, |live| live.generation()),
             Tls::Component {
                 authority, identity, ..
             } => authority.generation() + identity.generation(),

@@ -51,7 +51,7 @@ pub(crate) async fn running_with(disable_tls: bool, change: impl FnOnce(&mut Arg
     let tls = if disable_tls {
         Tls::Plaintext
     } else {
-        Tls::Unverified
+        Tls::default()
     };
     let config = Config {
         address: server.address.to_string(),
