@@ -541,12 +541,12 @@ fn apart(wait: Duration, digest: &[u8; 32]) -> Duration {
     wait + wait.mul_f64(f64::from(digest[0]) / 510.0)
 }
 
-/// Whether a call never arrived, or its replica is on its way out: another one may be asked.
+/// Whether a call never arrived, or its replica is on its way out: another one may be asked, for all calls only read.
 fn unreachable(status: &Status) -> bool {
     match status.code() {
         Code::Unavailable => true,
-        // Said on this side, of a connection that closed at that moment; a replica's own word has no cause behind it.
-        Code::Cancelled => std::error::Error::source(status).is_some(),
+        // Said on this side, of a connection that closed or broke at that moment; a replica's own word has no cause behind it.
+        Code::Cancelled | Code::Internal | Code::Unknown => std::error::Error::source(status).is_some(),
         _ => false,
     }
 }
@@ -577,12 +577,17 @@ mod tests {
     #[test]
     fn a_call_that_its_connection_took_along_may_go_to_another_replica() {
         assert!(unreachable(&Status::unavailable("going away")));
-        let mut closed = Status::cancelled("operation was canceled");
-        assert!(!unreachable(&closed));
-        closed.set_source(Arc::new(std::io::Error::from(
-            std::io::ErrorKind::ConnectionReset,
-        )));
-        assert!(unreachable(&closed));
+        for mut closed in [
+            Status::cancelled("operation was canceled"),
+            Status::internal("h2 protocol error: http2 error"),
+            Status::unknown("transport error"),
+        ] {
+            assert!(!unreachable(&closed), "the replica's own word: {closed}");
+            closed.set_source(Arc::new(std::io::Error::from(
+                std::io::ErrorKind::ConnectionReset,
+            )));
+            assert!(unreachable(&closed), "{closed}");
+        }
         assert!(!unreachable(&Status::deadline_exceeded("")));
     }
 
