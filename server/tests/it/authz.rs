@@ -11,7 +11,7 @@ use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, MethodDescriptor, R
 use tonic::Code;
 
 use crate::raw;
-use crate::world::{ADMIN_PASSWORD, CANARY, World, log_in, run, start, world};
+use crate::world::{ADMIN_PASSWORD, CANARY, PATIENCE, World, log_in, run, start, world};
 
 /// What methods answer without anybody being logged in.
 const PUBLIC: &[&str] = &[
@@ -168,6 +168,8 @@ fn every_method_gives_each_caller_what_the_matrix_says() {
         let world = start("authz", &["--insecure"]).await;
         let principals = principals(&world, "authz").await;
         let methods = raw::methods();
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/authz.txt");
+        let matrix = std::fs::read_to_string(file).unwrap_or_default();
         let mut table: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (principal, token) in &principals {
             for method in &methods {
@@ -184,7 +186,12 @@ fn every_method_gives_each_caller_what_the_matrix_says() {
                 }
                 // The account that asks for its own things is another row's matter.
                 let message = request(&method.input()).encode_to_vec();
-                let outcome = raw::call(&world.channel, method, message, token.as_deref()).await;
+                // What is to come is waited for, however long it takes.
+                let wait = match expected(&matrix, method.full_name(), principal) {
+                    Some("ok") => PATIENCE,
+                    _ => raw::A_WHILE,
+                };
+                let outcome = raw::call_within(wait, &world.channel, method, message, token.as_deref()).await;
                 let cell = match &outcome {
                     Ok(None) => "empty",
                     Ok(Some(bytes)) => {
@@ -238,19 +245,26 @@ fn every_method_gives_each_caller_what_the_matrix_says() {
             let cells: Vec<_> = cells.iter().map(|cell| format!("{cell:<16}")).collect();
             writeln!(text, "{method:<62}{}", cells.join("").trim_end()).unwrap();
         }
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/authz.txt");
         if std::env::var_os("ARGOSY_UPDATE").is_some() {
-            std::fs::write(file, &text).unwrap();
+            return std::fs::write(file, &text).unwrap();
         }
-        let expected = std::fs::read_to_string(file).unwrap_or_default();
-        for (expected, got) in expected.lines().zip(text.lines()) {
+        for (expected, got) in matrix.lines().zip(text.lines()) {
             assert_eq!(expected, got);
         }
         assert_eq!(
-            expected, text,
+            matrix, text,
             "methods and rows differ: read authz.rs, then set ARGOSY_UPDATE=1 and review the file"
         );
     });
+}
+
+/// The cell of a method and a caller.
+fn expected<'a>(matrix: &'a str, method: &str, principal: &str) -> Option<&'a str> {
+    let mut lines = matrix.lines().skip(1);
+    let mut callers = lines.next()?.split_whitespace().skip(1);
+    let at = callers.position(|caller| caller == principal)?;
+    let row = lines.find(|line| line.split_whitespace().next() == Some(method))?;
+    row.split_whitespace().nth(at + 1)
 }
 
 /// Everybody who asks, with what they show.

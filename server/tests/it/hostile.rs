@@ -206,16 +206,18 @@ fn a_flood_of_names_does_not_keep_out_who_knows_the_password() {
                 tokio::spawn(async move { log_in(&channel, &format!("noise-{at}"), "wrong").await })
             })
             .collect();
-        // Whoever comes in the middle of it is let in within a few tries.
-        let mut right = Err(tonic::Status::unknown("not tried"));
-        for _ in 0..5 {
-            tokio::time::sleep(Duration::from_millis(40)).await;
-            right = log_in(&world.channel, "admin", ADMIN_PASSWORD).await;
-            if right.is_ok() {
-                break;
+        // Whoever comes in the middle of it is let in, long before those who make the noise have their answers.
+        let mut broken = 0;
+        while let Err(status) = log_in(&world.channel, "admin", ADMIN_PASSWORD).await {
+            if status.code() == Code::ResourceExhausted {
+                assert!(flood.iter().any(|noise| !noise.is_finished()), "{status}");
+            } else {
+                // The flood may take the connection down that it shares with others.
+                broken += 1;
+                assert!(broken < 5, "{status}");
             }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        right.unwrap();
         for refused in flood {
             assert!(refused.await.unwrap().is_err());
         }
@@ -308,7 +310,19 @@ fn what_is_under_way_when_the_server_stops_is_answered_and_streams_end() {
         // A refusal takes half a second at least.
         let login = log_in(&world.channel, "human", "wrong");
         let stop = async {
-            tokio::time::sleep(Duration::from_millis(150)).await;
+            let started = std::time::Instant::now();
+            // It is written down before it is answered.
+            let failures = async || {
+                let kind = argosy_test_cluster::api::kinds::SECRET;
+                let secret = world.api.get(kind, "stopping", "argosy-login-failures").await;
+                secret
+                    .unwrap()
+                    .is_some_and(|secret| secret["data"]["human"].is_string())
+            };
+            while !failures().await {
+                assert!(started.elapsed() < PATIENCE, "the guess is not counted");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
             world.stop();
         };
         let (refused, ()) = tokio::join!(login, stop);

@@ -173,51 +173,38 @@ fn a_stream_shows_only_what_may_be_seen_now() {
     run(async {
         let world = start("revoking", &["--insecure"]).await;
         let (admin, dev) = (world.admin().await, world.token("dev").await);
-        let query = ApplicationQuery {
-            name: Some("web".into()),
-            ..ApplicationQuery::default()
+        create(&world, &admin, "beside", "shop").await;
+        let mut stream = watch(&world, &dev, ApplicationQuery::default()).await.unwrap();
+        let mut first = [next(&mut stream).await, next(&mut stream).await];
+        first.sort();
+        assert_eq!(first, [event("ADDED", "beside"), event("ADDED", "web")]);
+        let grant = async |objects: &str, seen: &[&str]| {
+            let line = format!("p, dev, applications, get, {objects}, allow\n");
+            let policy = json!({"data": {"policy.csv": line}});
+            let written = world
+                .api
+                .merge_patch(kinds::CONFIG_MAP, "revoking", "argocd-rbac-cm", &policy);
+            written.await.unwrap();
+            let started = Instant::now();
+            while names(&list(&world, &dev, "").await) != seen {
+                assert!(started.elapsed() < PATIENCE, "the policy does not count");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         };
-        let mut stream = watch(&world, &dev, query).await.unwrap();
-        assert_eq!(next(&mut stream).await, event("ADDED", "web"));
-        let policy = |text: &str| json!({"data": {"policy.csv": text}});
-        world
-            .api
-            .merge_patch(kinds::CONFIG_MAP, "revoking", "argocd-rbac-cm", &policy(""))
-            .await
-            .unwrap();
-        let started = Instant::now();
-        while !names(&list(&world, &dev, "").await).is_empty() {
-            assert!(started.elapsed() < PATIENCE, "the policy does not count");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        let label = |value: &str| json!({"metadata": {"labels": {"a": value}}});
-        world
-            .api
-            .merge_patch(kinds::APPLICATION, "revoking", "web", &label("unseen"))
-            .await
-            .unwrap();
-        while list(&world, &admin, "selector=a%3Dunseen").await["items"]
-            .as_array()
-            .is_none_or(|items| items.len() != 1)
-        {
-            assert!(started.elapsed() < PATIENCE, "the change is not known");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        let again = "p, dev, applications, get, shop/*, allow\n";
-        world
-            .api
-            .merge_patch(kinds::CONFIG_MAP, "revoking", "argocd-rbac-cm", &policy(again))
-            .await
-            .unwrap();
-        while names(&list(&world, &dev, "").await).is_empty() {
-            assert!(started.elapsed() < PATIENCE, "the policy does not count");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        world
-            .api
-            .merge_patch(kinds::APPLICATION, "revoking", "web", &label("seen"))
-            .await
-            .unwrap();
+        let label = async |name: &str, value: &str| {
+            let label = json!({"metadata": {"labels": {"a": value}}});
+            let written = world
+                .api
+                .merge_patch(kinds::APPLICATION, "revoking", name, &label);
+            written.await.unwrap();
+        };
+        grant("shop/beside", &["beside"]).await;
+        label("web", "unseen").await;
+        // When this is told, the stream has gone past the other.
+        label("beside", "seen").await;
+        assert_eq!(next(&mut stream).await, event("MODIFIED", "beside"));
+        grant("shop/*", &["beside", "web"]).await;
+        label("web", "seen").await;
         let event = tokio::time::timeout(PATIENCE, stream.message())
             .await
             .expect("an event")

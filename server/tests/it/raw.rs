@@ -1,5 +1,7 @@
 //! gRPC with messages as bytes, for calls that are made from descriptors.
 
+use std::time::Duration;
+
 use bytes::{Buf as _, BufMut as _, Bytes};
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -40,9 +42,23 @@ pub(crate) fn path(method: &MethodDescriptor) -> String {
     format!("/{}/{}", method.parent_service().full_name(), method.name())
 }
 
+/// How long a stream is listened to that has nothing to say.
+pub(crate) const A_WHILE: Duration = Duration::from_millis(700);
+
 /// Calls a method; of a stream the first message. None: the stream ended without one, or went on without one for a
 /// while.
 pub(crate) async fn call(
+    channel: &Channel,
+    method: &MethodDescriptor,
+    message: Vec<u8>,
+    token: Option<&str>,
+) -> Result<Option<Bytes>, Status> {
+    call_within(A_WHILE, channel, method, message, token).await
+}
+
+/// The same; a stream is listened to for so long.
+pub(crate) async fn call_within(
+    wait: Duration,
     channel: &Channel,
     method: &MethodDescriptor,
     message: Vec<u8>,
@@ -73,7 +89,6 @@ pub(crate) async fn call(
             .map(|answer| Some(answer.into_inner()));
     }
     let mut stream = grpc.server_streaming(request, path, Raw).await?.into_inner();
-    let wait = std::time::Duration::from_millis(700);
     match tokio::time::timeout(wait, stream.message()).await {
         Ok(outcome) => outcome,
         Err(_) => Ok(None),

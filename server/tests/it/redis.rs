@@ -100,7 +100,7 @@ fn where_nothing_is_written_the_controller_is_asked_to_look_unless_that_is_hopel
             let patch = json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": null}}});
             let patched = api.merge_patch(kinds::APPLICATION, namespace, "web", &patch);
             patched.await.unwrap();
-            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             set(&redis, "app|resources-tree|web", &tree("written"));
         };
         let path = "/api/v1/applications/web/resource-tree";

@@ -15,7 +15,7 @@ use argosy_test_cluster::{Binaries, Cluster};
 use clap::Parser;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
@@ -26,7 +26,7 @@ const ADMIN_HASH: &str = "$2b$04$FjMOwzMjZSk/YnN8FQ7wSuv4NsV0umSudwzN1ZTO/QDziFf
 /// In every credential that the control plane holds; nothing that leaves may hold it.
 pub(crate) const CANARY: &str = "canary-58d1c0";
 /// The longest wait for anything that should happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 const NAMESPACE: &str = "argocd";
 /// There is neither a controller nor a repo-server.
@@ -272,8 +272,11 @@ pub(crate) async fn log_in(channel: &Channel, name: &str, password: &str) -> Res
 }
 
 impl World {
-    /// A session of `admin`, one for all tests of this world.
+    /// A session of `admin`. Tests come by theirs one after the other: logins of one account at the same time share a budget of
+    /// failures until they have succeeded.
     pub(crate) async fn admin(&self) -> String {
+        static TURN: Mutex<()> = Mutex::const_new(());
+        let _turn = TURN.lock().await;
         log_in(&self.channel, "admin", ADMIN_PASSWORD).await.unwrap()
     }
 
