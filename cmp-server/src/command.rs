@@ -209,11 +209,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    /// Long enough for a machine that does other things too.
+    const PATIENCE: Duration = Duration::from_secs(120);
     const LIMITS: Limits = Limits {
-        deadline: Duration::from_secs(20),
-        grace: Duration::from_secs(20),
+        deadline: PATIENCE,
+        grace: PATIENCE,
         output: 1000,
     };
+    /// A shell has begun by then with what it is told.
+    const SHORT: Duration = Duration::from_secs(5);
 
     fn folder() -> Arc<TempDir> {
         Arc::new(tempfile::tempdir().unwrap())
@@ -229,6 +233,14 @@ mod tests {
             .await
             .unwrap_err()
             .to_string()
+    }
+
+    async fn until(what: &str, holds: impl Fn() -> bool) {
+        let started = std::time::Instant::now();
+        while !holds() {
+            assert!(started.elapsed() < PATIENCE, "in vain: {what}");
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
     }
 
     #[tokio::test]
@@ -288,7 +300,7 @@ mod tests {
     async fn who_takes_too_long_is_asked_to_end_first() {
         let folder = folder();
         let short = Limits {
-            deadline: Duration::from_millis(500),
+            deadline: SHORT,
             ..LIMITS
         };
         let script = shell(
@@ -298,22 +310,16 @@ mod tests {
             .await
             .unwrap_err();
         let error = error.to_string();
-        assert!(error.contains("failed timeout after 0.5 s: locked"), "{error}");
+        assert!(error.contains("failed timeout after 5.0 s: locked"), "{error}");
         let ended = folder.path().join("ended");
-        for _ in 0..400 {
-            if ended.exists() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
-        panic!("it was not asked, or had no time");
+        until("it is asked, and has time", || ended.exists()).await;
     }
 
     #[tokio::test]
     async fn who_is_asked_to_end_is_asked_once_and_keeps_its_folder_meanwhile() {
         let (folder, told) = (folder(), tempfile::tempdir().unwrap());
         let short = Limits {
-            deadline: Duration::from_millis(500),
+            deadline: SHORT,
             ..LIMITS
         };
         let told = told.path().join("told");
@@ -327,12 +333,7 @@ mod tests {
             .unwrap_err();
         let path = folder.path().to_owned();
         drop(folder);
-        for _ in 0..400 {
-            if told.exists() && !path.exists() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
+        until("it has ended", || told.exists() && !path.exists()).await;
         assert_eq!(std::fs::read_to_string(&told).unwrap(), "asked\n");
         assert!(!path.exists());
     }
@@ -341,7 +342,7 @@ mod tests {
     async fn a_deadline_ends_a_command_and_its_children() {
         let folder = folder();
         let short = Limits {
-            deadline: Duration::from_millis(500),
+            deadline: SHORT,
             grace: Duration::from_millis(500),
             ..LIMITS
         };
@@ -351,16 +352,11 @@ mod tests {
             .await
             .unwrap_err()
             .to_string();
-        assert!(error.ends_with("failed timeout after 0.5 s: waiting"), "{error}");
+        assert!(error.ends_with("failed timeout after 5.0 s: waiting"), "{error}");
         let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
         let stat = format!("/proc/{}/stat", child.trim());
         // Gone, or dead and not yet buried by whoever inherited it.
-        for _ in 0..400 {
-            match std::fs::read_to_string(&stat) {
-                Ok(text) if !text.contains(") Z ") => tokio::time::sleep(Duration::from_millis(25)).await,
-                _ => return,
-            }
-        }
-        panic!("the child outlived its command");
+        let is_gone = || std::fs::read_to_string(&stat).map_or(true, |text| text.contains(") Z "));
+        until("the child is gone with its command", is_gone).await;
     }
 }
