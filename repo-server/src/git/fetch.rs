@@ -245,6 +245,7 @@ impl Git {
                 dir,
                 objects: RwLock::new(objects),
                 listings: self.listings.clone(),
+                opened: Mutex::default(),
                 fetching: tokio::sync::Mutex::default(),
                 proven: Mutex::default(),
                 used: Mutex::new(Instant::now()),

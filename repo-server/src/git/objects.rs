@@ -2,11 +2,14 @@
 
 use super::{Access, tree};
 use crate::error::{Error, Result};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
+
+/// Commits that are remembered of one store.
+const MAX_OPENED: usize = 10_000;
 
 /// One bare object store.
 pub struct Repo {
@@ -14,6 +17,8 @@ pub struct Repo {
     pub(super) dir: PathBuf,
     pub(super) objects: RwLock<gix::ThreadSafeRepository>,
     pub(super) listings: tree::Listings,
+    /// Commits and their trees by the ids that they were opened by: each call opens one, mostly the same.
+    pub(super) opened: Mutex<HashMap<gix::ObjectId, (gix::ObjectId, gix::ObjectId)>>,
     /// Held while objects are added: concurrent requests for one repository fetch once.
     pub(super) fetching: tokio::sync::Mutex<()>,
     /// Fingerprints of credentials that the repository has answered: knowing a SHA is not the right to read it.
@@ -86,6 +91,9 @@ impl Repo {
         let Ok(id) = gix::ObjectId::from_hex(sha.as_bytes()) else {
             return Err(Error::Revision { revision: sha.into() });
         };
+        if let Some((commit, tree)) = self.opened().get(&id) {
+            return Ok(Some(self.commit(*commit, *tree)));
+        }
         let repo = self.local();
         let broken = |e: &dyn std::fmt::Display| self.damaged(format!("commit {sha}"), e);
         let Some(object) = repo.try_find_object(id).map_err(|e| broken(&e))? else {
@@ -93,11 +101,24 @@ impl Repo {
         };
         let commit = object.peel_to_commit().map_err(|e| broken(&e))?;
         let tree = commit.tree_id().map_err(|e| broken(&e))?.detach();
-        Ok(Some(Commit {
+        let mut opened = self.opened();
+        if opened.len() >= MAX_OPENED {
+            opened.clear();
+        }
+        opened.insert(id, (commit.id, tree));
+        Ok(Some(self.commit(commit.id, tree)))
+    }
+
+    fn opened(&self) -> MutexGuard<'_, HashMap<gix::ObjectId, (gix::ObjectId, gix::ObjectId)>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn commit(self: &Arc<Self>, id: gix::ObjectId, tree: gix::ObjectId) -> Commit {
+        Commit {
             repo: self.clone(),
-            id: commit.id,
+            id,
             files: tree::GitTree::new(self.clone(), tree),
-        }))
+        }
     }
 }
 
