@@ -362,6 +362,7 @@ impl Renderer {
                     env,
                     max_bytes: self.limits.directory_bytes,
                     jsonnet: &self.jsonnet,
+                    caller: caller(request, source),
                 }))
                 .await
             }

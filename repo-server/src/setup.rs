@@ -119,7 +119,8 @@ pub(crate) fn renderer_of(
         program: child.clone(),
         deadline: JSONNET_DEADLINE.min(args.exec_timeout),
         max_memory: JSONNET_MEMORY,
-        permits: Arc::new(tokio::sync::Semaphore::new(cores.max(2))),
+        // What a program may take is limited by itself.
+        door: worker::Admission::new(cores.max(2), u64::MAX),
     };
     let patterns = args.plugin_tar_exclusions.iter().filter(|text| !text.is_empty());
     let exclusions: Result<_, _> = patterns.map(|text| Glob::path(text)).collect();

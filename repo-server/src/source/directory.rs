@@ -5,6 +5,7 @@ use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::manifest;
 use crate::tree::{Node, Tree};
+use crate::worker::Caller;
 use argosy_api::v1alpha1::ApplicationSourceDirectory;
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value;
@@ -93,6 +94,8 @@ pub struct Request<'a> {
     pub max_bytes: u64,
     /// Where Jsonnet runs.
     pub jsonnet: &'a jsonnet::Engine,
+    /// For whom it is.
+    pub caller: Caller,
 }
 
 /// Reads and evaluates all files, in order of their paths.
@@ -107,6 +110,7 @@ pub async fn render(request: Request<'_>) -> Result<Output> {
         env,
         max_bytes,
         jsonnet,
+        caller,
     } = request;
     let mut left = max_bytes;
     let (mut objects, mut notes) = (Vec::new(), Notes::default());
@@ -138,7 +142,7 @@ pub async fn render(request: Request<'_>) -> Result<Output> {
                 }
                 let program =
                     jsonnet::Program::new(node.path.clone(), text, &dir.path, &options.jsonnet, env)?;
-                let (value, imported) = jsonnet.evaluate(program, tree.clone()).await?;
+                let (value, imported) = jsonnet.evaluate(&caller, program, tree.clone()).await?;
                 reads.paths.extend(imported);
                 match value {
                     Value::Array(items) => objects.extend(items),

@@ -40,6 +40,9 @@ struct State {
     bytes: u64,
     /// In the order in which they came.
     waiting: Vec<Waiting>,
+    /// When each Application was last let in, counted in renders; forgotten when nobody waits.
+    turns: HashMap<String, u64>,
+    turn: u64,
     /// Largest memory of the renders of a class lately.
     peaks: HashMap<String, u64>,
 }
@@ -122,6 +125,7 @@ impl Admission {
                 state.count += 1;
                 state.bytes += bytes;
                 *state.running.entry(app.clone()).or_default() += 1;
+                state.took_turn(&app);
                 let place = Place {
                     admission: self.clone(),
                     app,
@@ -135,13 +139,26 @@ impl Admission {
 }
 
 impl State {
-    /// Which of those who wait is let in next: of the Application with the fewest renders under way, who came first.
+    fn took_turn(&mut self, app: &str) {
+        if self.waiting.is_empty() || self.turns.len() >= MAX_CLASSES {
+            self.turns.clear();
+        }
+        self.turn += 1;
+        self.turns.insert(app.to_owned(), self.turn);
+    }
+
+    /// Which of those who wait is let in next: of the Application with the fewest renders under way, and of those of the one whose last
+    /// turn is longest ago, who came first. With few places, nearly all have none under way.
     fn next(&mut self, places: usize, bytes: u64) -> Option<usize> {
         if self.count >= places {
             return None;
         }
         let mut order: Vec<usize> = (0..self.waiting.len()).collect();
-        order.sort_by_cached_key(|at| self.running.get(&self.waiting[*at].app).copied().unwrap_or(0));
+        order.sort_by_cached_key(|at| {
+            let app = &self.waiting[*at].app;
+            let running = self.running.get(app).copied().unwrap_or(0);
+            (running, self.turns.get(app).copied().unwrap_or(0))
+        });
         let mut passed = Vec::new();
         for at in order {
             let one = &self.waiting[at];
@@ -267,6 +284,36 @@ mod tests {
         let entered: Vec<Place> = many.iter_mut().filter_map(place).collect();
         assert_eq!(entered.len(), 1);
         drop(other);
+    }
+
+    #[test]
+    fn applications_with_many_renders_each_do_not_keep_another_out_of_a_single_place() {
+        let door = Admission::new(1, u64::MAX);
+        let inside = enter_at_once(&door, "a", "").unwrap();
+        let mut many: Vec<Entering> = (0..30)
+            .map(|nth| come(&door, ["a", "b", "c"][nth % 3], ""))
+            .collect();
+        // Each of the many has its turn once, then the late one: not the many of who came before it.
+        let mut next = || {
+            let entered = many
+                .iter_mut()
+                .map(place)
+                .enumerate()
+                .find(|(_, place)| place.is_some());
+            let (at, place) = entered.unwrap();
+            drop(many.remove(at));
+            place
+        };
+        drop(inside);
+        let second = next();
+        let mut late = come(&door, "late", "");
+        drop(second);
+        let third = next();
+        drop(third);
+        let inside = place(&mut late).expect("it is the late one's turn");
+        let mut later = come(&door, "later", "");
+        drop(inside);
+        assert!(place(&mut later).is_some());
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub mod wire;
 
 use crate::child;
 use crate::jail::{self, Policy};
-use admission::Admission;
+pub(crate) use admission::Admission;
 pub use admission::Caller;
 use slot::Slot;
 

@@ -9,6 +9,7 @@ use crate::env::BuildEnv;
 use crate::error::{Error, Result};
 use crate::path::TreePath;
 use crate::tree::Tree;
+use crate::worker::{Admission, Caller};
 use argosy_api::v1alpha1::{ApplicationSourceJsonnet, JsonnetVar};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -124,7 +125,7 @@ impl Imports {
 }
 
 /// Where programs run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Engine {
     /// The evaluator; without one, programs run in this process.
     pub program: Option<child::Program>,
@@ -132,17 +133,22 @@ pub struct Engine {
     pub deadline: Duration,
     /// Memory of one program, in bytes.
     pub max_memory: u64,
-    /// Programs at once.
-    pub permits: Arc<tokio::sync::Semaphore>,
+    /// Programs at once: every Application has its turn.
+    pub(crate) door: Arc<Admission>,
 }
 
 impl Engine {
-    /// Evaluates a program whose imports come from `tree`; gives the paths that it looked for as well.
+    /// Evaluates a program for somebody, whose imports come from `tree`; gives the paths that it looked for as well.
     ///
     /// # Errors
     /// [`Error::Render`] with the program's own error, [`Error::Deadline`], [`Error::Limit`], [`Error::Worker`].
-    pub async fn evaluate(&self, program: Program, tree: Tree) -> Result<(Value, Vec<TreePath>)> {
-        let _permit = self.permits.acquire().await;
+    pub async fn evaluate(
+        &self,
+        caller: &Caller,
+        program: Program,
+        tree: Tree,
+    ) -> Result<(Value, Vec<TreePath>)> {
+        let _place = self.door.enter(caller).await?;
         let file = program.file.clone();
         let mut imports = Imports {
             tree,
