@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::git::tree::GitTree;
 use crate::path::TreePath;
-use crate::tree::{RawKind, Tree};
+use crate::tree::{Node, RawKind, Tree};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -83,7 +83,49 @@ impl Materialiser {
         let tree = tree.clone();
         let limit = self.max_tree_bytes;
         self.directory(&format!("git-{}", tree.root_id()), move |path| {
-            write_tree(&Tree::Git(tree), path, limit)
+            let tree = Tree::Git(tree);
+            let Some(root) = tree.lookup(&TreePath::root())? else {
+                return Err(Error::io("failed to materialise a tree", "it has no root"));
+            };
+            write_tree(&tree, vec![root], path, limit)
+        })
+        .await
+    }
+
+    /// The directory of parts of a tree, each in its place: what a build needs of a large repository is mostly little.
+    ///
+    /// # Errors
+    /// As [`Materialiser::tree`].
+    pub(crate) async fn parts(
+        self: &Arc<Self>,
+        tree: &GitTree,
+        parts: &[TreePath],
+    ) -> Result<Arc<Directory>> {
+        let whole = Tree::Git(tree.clone());
+        let mut nodes = Vec::new();
+        // The parts' places and contents: the same in all commits that have not changed them.
+        let mut name = blake3::Hasher::new();
+        for part in parts {
+            let Some(node) = whole.lookup(part)? else {
+                return Err(Error::io(
+                    "failed to materialise a tree",
+                    format!("it has no {part}"),
+                ));
+            };
+            let id = if node.is_dir {
+                tree.subtree(&node)?.root_id()
+            } else {
+                format!("{} {} {}", node.id, node.executable, tree.reads_lfs())
+            };
+            for text in [part.as_str(), &id] {
+                name.update(&(text.len() as u64).to_le_bytes());
+                name.update(text.as_bytes());
+            }
+            nodes.push(node);
+        }
+        let limit = self.max_tree_bytes;
+        self.directory(&format!("parts-{}", name.finalize().to_hex()), move |path| {
+            write_tree(&whole, nodes, path, limit)
         })
         .await
     }
@@ -191,14 +233,23 @@ fn evict(entries: &mut HashMap<String, Entry>, max_bytes: u64) -> Vec<Arc<Direct
     gone
 }
 
-/// Writes a whole tree below an empty directory; returns its size.
-fn write_tree(tree: &Tree, into: &Path, limit: u64) -> Result<u64> {
-    let Some(root) = tree.lookup(&TreePath::root())? else {
-        return Err(Error::io("failed to materialise a tree", "it has no root"));
-    };
-    tree.expect_below(&root, limit);
+/// Writes directories of a tree with all below, and files, into an empty directory, each in its place; returns their size.
+fn write_tree(tree: &Tree, nodes: Vec<Node>, into: &Path, limit: u64) -> Result<u64> {
     let mut total = 0_u64;
-    let mut pending = vec![root];
+    let mut pending = Vec::new();
+    for node in nodes {
+        let target = into.join(node.path.as_str());
+        let failed = |e: std::io::Error| Error::io(format!("failed to write {}", node.path), e);
+        if node.is_dir {
+            tree.expect_below(&node, limit);
+            fs::create_dir_all(&target).map_err(failed)?;
+            pending.push(node);
+        } else {
+            let parent = target.parent().unwrap_or(into);
+            fs::create_dir_all(parent).map_err(failed)?;
+            write_node(tree, &node, &target, &mut total, limit)?;
+        }
+    }
     while let Some(dir) = pending.pop() {
         let here = into.join(dir.path.as_str());
         for entry in tree.list(&dir)?.iter() {
@@ -210,7 +261,7 @@ fn write_tree(tree: &Tree, into: &Path, limit: u64) -> Result<u64> {
                     fs::create_dir(&target).map_err(failed)?;
                     if entry.kind == RawKind::Directory {
                         let id = entry.id.clone();
-                        pending.push(crate::tree::Node {
+                        pending.push(Node {
                             path,
                             is_dir: true,
                             executable: false,
@@ -219,21 +270,13 @@ fn write_tree(tree: &Tree, into: &Path, limit: u64) -> Result<u64> {
                     }
                 }
                 RawKind::File { executable } => {
-                    let node = crate::tree::Node {
-                        path: path.clone(),
+                    let node = Node {
+                        path,
                         is_dir: false,
                         executable,
                         id: entry.id.clone(),
                     };
-                    let data = tree.read_node(&node, MAX_FILE)?;
-                    total += data.len() as u64 + 512;
-                    if total > limit {
-                        return Err(Error::Limit {
-                            which: "size of the repository's files".into(),
-                            limit: format!("{limit} bytes"),
-                        });
-                    }
-                    write_file(&target, &data, if executable { 0o555 } else { 0o444 }).map_err(failed)?;
+                    write_node(tree, &node, &target, &mut total, limit)?;
                 }
                 RawKind::Link => {
                     if !matches!(tree.lookup(&path), Ok(Some(_))) {
@@ -249,6 +292,20 @@ fn write_tree(tree: &Tree, into: &Path, limit: u64) -> Result<u64> {
         }
     }
     Ok(total)
+}
+
+/// Writes one file, and adds its size to the `total` that may not be over `limit`.
+fn write_node(tree: &Tree, node: &Node, target: &Path, total: &mut u64, limit: u64) -> Result<()> {
+    let data = tree.read_node(node, MAX_FILE)?;
+    *total += data.len() as u64 + 512;
+    if *total > limit {
+        return Err(Error::Limit {
+            which: "size of the repository's files".into(),
+            limit: format!("{limit} bytes"),
+        });
+    }
+    let mode = if node.executable { 0o555 } else { 0o444 };
+    write_file(target, &data, mode).map_err(|e| Error::io(format!("failed to write {}", node.path), e))
 }
 
 pub(crate) fn write_file(path: &Path, data: &[u8], mode: u32) -> std::io::Result<()> {

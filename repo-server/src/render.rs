@@ -166,6 +166,7 @@ pub struct Located {
 pub(crate) struct Held {
     files: Arc<Directory>,
     base: TreePath,
+    parts: Vec<TreePath>,
 }
 
 impl Held {
@@ -176,6 +177,7 @@ impl Held {
             dir,
             files: &self.files,
             base: &self.base,
+            parts: &self.parts,
         }
     }
 }
@@ -409,12 +411,12 @@ impl Renderer {
                     remotes: &remotes,
                     max_output: self.limits.output_bytes,
                 };
-                let base = kustomize::closure(&located.tree, dir, &options);
-                let held = self.held(located, &base).await?;
+                let parts = kustomize::closure(&located.tree, dir, &options);
+                let held = self.held_parts(located, &parts).await?;
                 let location = held.location(&located.tree, dir);
                 match Box::pin(kustomize::render(&location, &request, &self.workers)).await {
                     // What was materialised may have been too little; the whole tree never is.
-                    Err(Error::Render { .. }) if !base.is_root() => {
+                    Err(Error::Render { .. }) if parts.iter().all(|part| !part.is_root()) => {
                         let held = self.held(located, &TreePath::root()).await?;
                         let location = held.location(&located.tree, dir);
                         Box::pin(kustomize::render(&location, &request, &self.workers)).await
@@ -458,7 +460,22 @@ impl Renderer {
             (None, Tree::Disk(tree)) => (Arc::new(Directory::borrowed(tree.root())), &root),
         };
         let base = base.clone();
-        Ok(Held { files, base })
+        let parts = Vec::new();
+        Ok(Held { files, base, parts })
+    }
+
+    /// Materialises parts of a tree, each in its place.
+    async fn held_parts(&self, located: &Located, parts: &[TreePath]) -> Result<Held> {
+        match (parts, &located.tree, &located.on_disk) {
+            ([base], ..) => self.held(located, base).await,
+            (_, Tree::Git(tree), None) => Ok(Held {
+                files: self.files.parts(tree, parts).await?,
+                base: TreePath::root(),
+                parts: parts.to_vec(),
+            }),
+            // What lies on disk is there as a whole.
+            _ => self.held(located, &TreePath::root()).await,
+        }
     }
 
     pub(crate) fn remotes<'a>(&'a self, request: &'a Request, scratch: &'a Path) -> remote::Fetcher<'a> {

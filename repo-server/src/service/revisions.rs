@@ -128,6 +128,7 @@ pub(super) async fn chart(
         dir: &dir,
         files: &files,
         base: &TreePath::root(),
+        parts: &[],
     };
     let details = helm::inspect(&location, &[], &renderer.workers).await?;
     Ok(ChartDetails {

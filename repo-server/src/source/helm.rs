@@ -38,9 +38,29 @@ pub struct Location<'a> {
     pub files: &'a Arc<Directory>,
     /// See `files`.
     pub base: &'a TreePath,
+    /// What of that part is there, if it is not all of it.
+    pub parts: &'a [TreePath],
 }
 
 impl Location<'_> {
+    /// What a tool looked for in vain, or read as a whole, though the tree has it and it was not brought.
+    pub(crate) fn lacked(&self, reads: &wire::ReadSet) -> Option<TreePath> {
+        if self.parts.is_empty() {
+            return None;
+        }
+        let brought = |path: &TreePath| self.parts.iter().any(|part| path.is_below(part));
+        let paths = |list: &[String]| {
+            let found = list.iter().filter_map(|path| {
+                let relative = Path::new(path).strip_prefix(self.files.path()).ok()?;
+                self.base.join(relative.to_str()?).ok()
+            });
+            found.filter(|path| !brought(path)).collect::<Vec<_>>()
+        };
+        let exists = |path: &TreePath| !matches!(self.tree.lookup(path), Ok(None));
+        let absent = paths(&reads.absent).into_iter().find(exists);
+        absent.or_else(|| paths(&reads.trees).into_iter().next())
+    }
+
     /// Where a path of the tree lies on disk.
     pub fn on_disk(&self, path: &TreePath) -> Option<PathBuf> {
         path.relative_to(self.base)

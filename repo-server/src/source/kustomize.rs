@@ -55,6 +55,12 @@ pub async fn render(location: &Location<'_>, request: &Request<'_>, workers: &Wo
         let read = reply.reads.unwrap_or_default();
         match reply.outcome {
             Some(Outcome::Rendered(rendered)) => {
+                if let Some(path) = location.lacked(&read) {
+                    return Err(Error::Render {
+                        tool: TOOL,
+                        message: format!("{path} was looked for in vain"),
+                    });
+                }
                 reads
                     .paths
                     .extend(read_paths(&read, location.files.path(), location.base));
@@ -301,38 +307,77 @@ fn commands(message: &KustomizeBuild, request: &Request<'_>) -> Vec<String> {
     commands
 }
 
-/// The smallest directory that holds all that a kustomization names, as far as its files tell: what must be
-/// materialised. The root when in doubt.
-pub fn closure(tree: &Tree, dir: &Node, kustomize: &ApplicationSourceKustomize) -> TreePath {
-    // Components and patch files given by the source itself may lie anywhere.
-    let mut common = dir.path.clone();
-    for text in kustomize
-        .components
+/// The directories, with all below, and files that a kustomization names, as far as its own files tell: what must be materialised.
+/// None lies below another. The root alone when in doubt.
+pub fn closure(tree: &Tree, dir: &Node, kustomize: &ApplicationSourceKustomize) -> Vec<TreePath> {
+    let Some(parts) = reached(tree, dir, kustomize) else {
+        return vec![TreePath::root()];
+    };
+    let parts = disjoint(parts);
+    // Links below may lead out of a part, but not out of what holds all of them.
+    if parts.iter().all(|part| is_closed(tree, part)) {
+        return parts;
+    }
+    let common = parts
         .iter()
-        .chain(kustomize.patches.iter().map(|patch| &patch.path))
-    {
-        if !text.is_empty() {
-            match dir.path.join(text) {
-                Ok(path) => common = ancestor(&common, &path),
-                Err(_) => return TreePath::root(),
-            }
+        .fold(dir.path.clone(), |common, part| ancestor(&common, part));
+    if is_closed(tree, &common) {
+        return vec![common];
+    }
+    vec![TreePath::root()]
+}
+
+/// Whether no link below a directory leads out of it.
+fn is_closed(tree: &Tree, path: &TreePath) -> bool {
+    match tree.lookup(path) {
+        Ok(Some(node)) => !node.is_dir || links_stay(tree, &node),
+        _ => false,
+    }
+}
+
+/// Without those that lie below another.
+fn disjoint(mut parts: Vec<TreePath>) -> Vec<TreePath> {
+    parts.sort_by_cached_key(|part| part.components().count());
+    let mut kept: Vec<TreePath> = Vec::new();
+    for part in parts {
+        if !kept.iter().any(|above| part.is_below(above)) {
+            kept.push(part);
         }
     }
+    kept.sort();
+    kept
+}
+
+/// What a kustomization and those that it names name; `None` where there is no saying.
+fn reached(tree: &Tree, dir: &Node, kustomize: &ApplicationSourceKustomize) -> Option<Vec<TreePath>> {
     let mut pending = vec![dir.path.clone()];
+    let mut files = Vec::new();
+    // Components and patch files given by the source itself may lie anywhere.
+    let given = kustomize
+        .components
+        .iter()
+        .chain(kustomize.patches.iter().map(|patch| &patch.path));
+    for text in given.filter(|text| !text.is_empty()) {
+        let path = dir.path.join(text).ok()?;
+        match tree.lookup(&path) {
+            Ok(Some(found)) if found.path == path && found.is_dir => pending.push(path),
+            Ok(Some(found)) if found.path == path => files.push(path),
+            Ok(None) => {}
+            Ok(Some(_)) | Err(_) => return None,
+        }
+    }
     let mut seen = HashSet::new();
     while let Some(path) = pending.pop() {
         if !seen.insert(path.clone()) {
             continue;
         }
         if seen.len() > MAX_BASES {
-            return TreePath::root();
+            return None;
         }
-        let Ok(Some(node)) = tree.lookup(&path) else {
-            return TreePath::root();
-        };
+        let node = tree.lookup(&path).ok().flatten()?;
         // A link on the way: what it leads to must be there as well.
         if node.path != path {
-            return TreePath::root();
+            return None;
         }
         let Some(document) = super::detect::KUSTOMIZATIONS
             .iter()
@@ -345,7 +390,7 @@ pub fn closure(tree: &Tree, dir: &Node, kustomize: &ApplicationSourceKustomize) 
             .iter()
             .any(|key| document.get(key).is_some())
         {
-            return TreePath::root();
+            return None;
         }
         let mut texts = Vec::new();
         strings(&document, &mut texts);
@@ -354,23 +399,16 @@ pub fn closure(tree: &Tree, dir: &Node, kustomize: &ApplicationSourceKustomize) 
             for candidate in [text, file] {
                 let Ok(named) = path.join(candidate) else { continue };
                 match tree.lookup(&named) {
-                    Ok(Some(found)) if found.path == named => {
-                        common = ancestor(&common, &named);
-                        if found.is_dir {
-                            pending.push(named);
-                        }
-                    }
+                    Ok(Some(found)) if found.path == named && found.is_dir => pending.push(named),
+                    Ok(Some(found)) if found.path == named => files.push(named),
                     Ok(None) => {}
-                    Ok(Some(_)) | Err(_) => return TreePath::root(),
+                    Ok(Some(_)) | Err(_) => return None,
                 }
             }
         }
     }
-    // Links below may lead out of it.
-    match tree.lookup(&common) {
-        Ok(Some(node)) if links_stay(tree, &node) => common,
-        _ => TreePath::root(),
-    }
+    files.extend(seen);
+    Some(files)
 }
 
 /// Whether no link below a directory leads out of it.
@@ -447,9 +485,14 @@ mod tests {
             ),
             (
                 "apps/web/overlays/far/kustomization.yaml",
-                "components:\n- ../../../../shared\n",
+                "components:\n- ../../../../shared\nconfigMapGenerator:\n- files: [a=../../../../files/values.env]\n",
             ),
-            ("shared/kustomization.yaml", "kind: Component\n"),
+            (
+                "shared/kustomization.yaml",
+                "kind: Component\nresources: [../files/missing.yaml]\n",
+            ),
+            ("files/values.env", ""),
+            ("files/other.env", ""),
         ] {
             let path = dir.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -459,10 +502,30 @@ mod tests {
         let none = ApplicationSourceKustomize::default();
         let of = |path: &str| {
             let node = tree.app_dir(&TreePath::parse(path).unwrap()).unwrap();
-            closure(&tree, &node, &none).as_str().to_owned()
+            let parts = closure(&tree, &node, &none);
+            parts
+                .iter()
+                .map(|part| part.as_str().to_owned())
+                .collect::<Vec<_>>()
         };
-        assert_eq!(of("apps/web/overlays/prod"), "apps/web");
-        assert_eq!(of("apps/web/base"), "apps/web/base");
-        assert_eq!(of("apps/web/overlays/far"), "");
+        assert_eq!(of("apps/web/base"), ["apps/web/base"]);
+        assert_eq!(
+            of("apps/web/overlays/prod"),
+            ["apps/web/base", "apps/web/overlays/prod"]
+        );
+        assert_eq!(
+            of("apps/web/overlays/far"),
+            ["apps/web/overlays/far", "files/values.env", "shared"]
+        );
+        // A link that leads out of a part needs what holds both; one that leads further, everything.
+        let link = |to: &str| {
+            let path = dir.path().join("apps/web/base/link");
+            let _ = std::fs::remove_file(&path);
+            std::os::unix::fs::symlink(to, path).unwrap();
+        };
+        link("../overlays/prod/kustomization.yaml");
+        assert_eq!(of("apps/web/overlays/prod"), ["apps/web"]);
+        link("../../../shared/kustomization.yaml");
+        assert_eq!(of("apps/web/overlays/prod"), [""]);
     }
 }

@@ -744,3 +744,59 @@ async fn images_are_replaced_by_their_whole_names() {
         images.reverse();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_is_brought_what_it_names_and_no_more_of_a_large_repository() {
+    let overlay = "resources: [../../shared/base]\npatches: [{path: ../../patches/a.yaml}]\n";
+    let repo = Repo::with(&[
+        ("apps/web/kustomization.yaml", overlay),
+        ("shared/base/kustomization.yaml", "resources: [a.yaml]\n"),
+        ("shared/base/a.yaml", &config_map("a", "base")),
+        ("shared/other/a.yaml", &config_map("other", "1")),
+        ("patches/a.yaml", &config_map("a", "patched")),
+        ("patches/b.yaml", &config_map("b", "1")),
+        ("apps/api/a.yaml", &config_map("api", "1")),
+    ]);
+    let fixture = Fixture::new();
+    let mut request = request(&repo, at("apps/web"));
+    request.kustomize_options.build_options = "--load-restrictor LoadRestrictionsNone".into();
+    let objects = fixture.render(&request).await.unwrap();
+    assert_eq!(objects[0]["data"]["key"], "patched");
+    let brought = || {
+        let found = std::fs::read_dir(fixture.dir().join("trees")).unwrap();
+        found.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
+    let [tree] = brought().try_into().unwrap();
+    for path in [
+        "apps/web/kustomization.yaml",
+        "shared/base/a.yaml",
+        "patches/a.yaml",
+    ] {
+        assert!(tree.join(path).is_file(), "{path}");
+    }
+    for path in ["apps/api", "shared/other", "patches/b.yaml"] {
+        assert!(!tree.join(path).exists(), "{path}");
+    }
+    // What changes elsewhere brings nothing anew.
+    repo.commit(&[("apps/api/a.yaml", &config_map("api", "2"))]);
+    request.no_cache = true;
+    fixture.render(&request).await.unwrap();
+    assert_eq!(brought(), [tree]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_is_brought_everything_if_what_it_names_cannot_be_told() {
+    // A kustomization too large to be looked into names a base of its own.
+    let large = format!("resources: [../../shared]\n{}", "# nothing\n".repeat(450_000));
+    let repo = Repo::with(&[
+        ("apps/web/kustomization.yaml", "resources: [../../bases/large]\n"),
+        ("bases/large/kustomization.yaml", &large),
+        ("bases/shared/kustomization.yaml", "resources: [a.yaml]\n"),
+        ("bases/shared/a.yaml", &config_map("wrong", "1")),
+        ("shared/kustomization.yaml", "resources: [a.yaml]\n"),
+        ("shared/a.yaml", &config_map("right", "1")),
+    ]);
+    let fixture = Fixture::new();
+    let objects = fixture.render(&request(&repo, at("apps/web"))).await.unwrap();
+    assert_eq!(names(&objects), ["ConfigMap/right"]);
+}
