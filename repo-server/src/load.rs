@@ -32,6 +32,8 @@ pub(crate) struct Load {
 
 #[derive(Default)]
 struct State {
+    /// Whether every Application has its turn, or who came first is rendered first.
+    in_turn: bool,
     all: usize,
     by_app: HashMap<String, usize>,
     /// Seconds between the ends of two renders while there is always one under way.
@@ -52,8 +54,12 @@ pub(crate) struct Entered {
 impl Load {
     /// `places` renders at once; 0 is no limit.
     pub(crate) fn new(places: usize, metrics: Metrics) -> Arc<Load> {
+        let state = State {
+            in_turn: places == 0,
+            ..State::default()
+        };
         Arc::new(Load {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             places: (places > 0).then(|| Arc::new(Semaphore::new(places))),
             metrics,
         })
@@ -102,8 +108,8 @@ impl Drop for Entered {
 impl State {
     /// One more; or when to come back.
     fn begin(&mut self, app: &str, patience: Option<Duration>, now: Instant) -> Result<(), Duration> {
-        let wait = Duration::from_secs_f64(self.pace * self.all as f64);
         let of_app = self.by_app.get(app).copied().unwrap_or(0);
+        let wait = Duration::from_secs_f64(self.pace * self.ahead(of_app) as f64);
         let too_many = self.all >= MAX || self.all >= MAX / 2 && of_app >= MAX_OF_APP;
         let too_late = self.all >= FEW && patience.is_some_and(|patience| wait > patience);
         if too_many || too_late {
@@ -115,6 +121,18 @@ impl State {
         self.all += 1;
         *self.by_app.entry(app.to_owned()).or_default() += 1;
         Ok(())
+    }
+
+    /// Renders that come before the next one of an Application that has so many already.
+    fn ahead(&self, of_app: usize) -> usize {
+        if !self.in_turn {
+            return self.all;
+        }
+        // Until it has had its turn so often, another one has had it no more than once more.
+        self.by_app
+            .values()
+            .map(|of_other| (*of_other).min(of_app + 1))
+            .sum()
     }
 
     fn worker_started(&mut self, now: Instant) {
@@ -216,6 +234,23 @@ mod tests {
         state.begin("web", None, later).unwrap();
         state.end("web", later + SECOND);
         assert!(state.pace < 1.1);
+    }
+
+    #[test]
+    fn one_with_many_renders_does_not_have_others_refused() {
+        let (mut state, start) = (State::default(), Instant::now());
+        state.in_turn = true;
+        for _ in 0..500 {
+            state.begin("greedy", None, start).unwrap();
+        }
+        state.end("greedy", start + SECOND);
+        // The greedy one's next would be its five hundredth; another's first comes after one of its.
+        let now = start + SECOND;
+        assert_eq!(state.begin("greedy", Some(60 * SECOND), now), Err(60 * SECOND));
+        assert!(state.begin("calm", Some(2 * SECOND), now).is_ok());
+        // Where who came first is rendered first, all are before it.
+        state.in_turn = false;
+        assert!(state.begin("other", Some(60 * SECOND), now).is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod charts;
 mod egress;
 mod faults;
 mod fingerprint;
+mod flood;
 mod git;
 mod hostile_bytes;
 mod hostile_files;
