@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
 /// The longest wait for anything that should happen. Two busy cores are slow; a pass does not wait.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// In-cluster, as every Application of these tests names it.
 pub(crate) const IN_CLUSTER: &str = "https://kubernetes.default.svc";
@@ -208,12 +208,15 @@ pub(crate) async fn refresh(api: &Api, control_plane: &str, name: &str) -> Resul
         .map(drop)
 }
 
-/// Writes what a kubelet and the Job controller would write of a Job whose Pod has ended well.
+/// Writes what a kubelet and the Job controller would write of a Job whose Pod has ended well, once the Job controller has begun with it:
+/// before that no API server believes it.
 ///
 /// # Errors
 /// When the API server refuses.
 pub(crate) async fn complete_job(api: &Api, namespace: &str, name: &str) -> Result<()> {
-    let now = "2030-01-01T00:00:00Z";
+    let began = |job: Option<&Value>| job.is_some_and(|job| job["status"]["startTime"].is_string());
+    let job = wait(api, kinds::JOB, namespace, name, "begun", began).await?;
+    let now = job.unwrap_or_default()["status"]["startTime"].clone();
     let status = json!({"status": {
         "completionTime": now,
         "succeeded": 1,

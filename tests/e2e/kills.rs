@@ -4,7 +4,7 @@
 //! `ARGOSY_KILLS` says how often the controller is killed (5 times if unset), `ARGOSY_SEED` repeats a run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use argosy_test_cluster::api::{Api, kinds};
@@ -12,14 +12,12 @@ use argosy_test_cluster::git::Repository;
 use argosy_test_cluster::nodes::{NODE, Nodes};
 use serde_json::{Value, json};
 
-use crate::harness::{self, run, synced_to, wait_app};
+use crate::harness::{self, PATIENCE, run, synced_to, wait_app};
 
 const NAME: &str = "kills";
 const CONTROL_PLANE: &str = "argocd-kills";
 /// A kill comes at the latest so long after its commit; a sync of this application takes about as long.
 const LATEST_KILL: Duration = Duration::from_secs(16);
-/// An event is stored a moment after what it tells of.
-const EVENTS_WITHIN: u32 = 20;
 
 /// The waves of the ConfigMaps. A hook runs in the second.
 const WAVES: [i64; 3] = [-1, 1, 2];
@@ -223,13 +221,12 @@ impl Runs {
             true => &["among", "before", "undo"],
         };
         let expected: Vec<(&str, u64)> = hooks.iter().map(|name| (*name, 1)).collect();
-        let mut all = BTreeMap::new();
-        for _ in 0..EVENTS_WITHIN {
-            all = Self::seen(api).await?;
-            if self.news(&all) == expected {
-                break;
-            }
+        let started = Instant::now();
+        let mut all = Self::seen(api).await?;
+        // An event is stored a moment after what it tells of.
+        while self.news(&all).len() < expected.len() && started.elapsed() < PATIENCE {
             tokio::time::sleep(Duration::from_millis(250)).await;
+            all = Self::seen(api).await?;
         }
         assert_eq!(
             self.news(&all),

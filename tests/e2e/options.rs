@@ -1,13 +1,14 @@
 //! Sync options and kinds of syncs on a real API server: each alone, asked for as Argo CD's API server asks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use argosy_test_cluster::api::{Api, kinds};
+use argosy_test_cluster::api::{Api, Kind, kinds};
 use argosy_test_cluster::git::Repository;
 use serde_json::{Value, json};
 
-use crate::harness::{self, config_map, run, wait, wait_app};
+use crate::harness::{self, PATIENCE, config_map, run, wait, wait_app};
 
 /// An Application that syncs only when it is asked to.
 pub(crate) struct App {
@@ -337,13 +338,11 @@ fn orphans_stay_behind_a_pruned_owner_when_asked() {
         )
         .await?;
         app.synced(json!({})).await?;
+        let started = Instant::now();
         let mut sets = Vec::new();
-        for _ in 0..300 {
+        while sets.is_empty() && started.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(200)).await;
             sets = app.api.list(kinds::REPLICA_SET, app.name).await?;
-            if !sets.is_empty() {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
         assert_eq!(sets.len(), 1, "the Deployment has a ReplicaSet");
         app.repository.remove("app/web.yaml")?;
@@ -478,6 +477,15 @@ fn a_kind_that_appears_later_is_tried_again_when_asked() {
                 }),
             )
             .await?;
+        let latecomers = Kind {
+            api_version: "late.example.com/v1",
+            plural: "latecomers",
+        };
+        let started = Instant::now();
+        while let Err(error) = app.api.list(latecomers, app.name).await {
+            assert!(started.elapsed() < PATIENCE, "it is not served: {error:#}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
         let state = app.synced(json!({"syncOptions": options})).await?;
         assert_eq!(result(&state, "Latecomer", "x").0, "Synced");
         Ok(())

@@ -42,7 +42,16 @@ fn strict_takes_what_others_put_beside_ours_and_nothing_else() {
             app.api
                 .merge_patch(kinds::CONFIG_MAP, name, "a", &json!({"data": {"other": "x"}}))
                 .await?;
-            compared(&app, "OutOfSync").await?;
+            // Each is told of by itself.
+            wait_app(&app.api, &app.control_plane, name, "both OutOfSync", |app| {
+                let resources = app["status"]["resources"].as_array();
+                let differ = resources
+                    .into_iter()
+                    .flatten()
+                    .filter(|one| one["status"] == "OutOfSync");
+                differ.count() == 2
+            })
+            .await?;
 
             let state = app.synced(json!({})).await?;
             let (_, message) = result(&state, "Service", "web");

@@ -12,7 +12,7 @@ use crate::harness::{self, IN_CLUSTER, config_map, run, wait_app};
 
 const CONTROL_PLANE: &str = "argocd-policy";
 /// Longer than any of these syncs takes that is to succeed.
-const SYNC_TIMEOUT: &str = "--sync-timeout=20";
+const SYNC_TIMEOUT: &str = "--sync-timeout=60";
 const ROLE: Kind = Kind {
     api_version: "rbac.authorization.k8s.io/v1",
     plural: "roles",
@@ -150,9 +150,17 @@ fn a_closed_window_holds_syncs_back_and_lets_people_through_if_it_says_so() {
         })
         .await?;
 
-        let closed = json!({"spec": {"syncWindows": window(false)}});
+        // Projects are told of by themselves: what else the project says from now on shows that the controller knows it.
+        let stranger = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger", "namespace": name}});
+        api.create(kinds::CONFIG_MAP, &stranger).await?;
+        let closed = json!({"spec": {"syncWindows": window(false), "orphanedResources": {"warn": true}}});
         api.merge_patch(kinds::PROJECT, CONTROL_PLANE, name, &closed)
             .await?;
+        harness::refresh(api, CONTROL_PLANE, name).await?;
+        wait_app(api, CONTROL_PLANE, name, "told of orphans", |app| {
+            !harness::condition(app, "OrphanedResourceWarning").is_empty()
+        })
+        .await?;
         repository.write("app/a.yaml", &config_map("a", "2"))?;
         repository.commit("second")?;
         sync(api, name).await?;

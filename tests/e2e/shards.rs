@@ -63,7 +63,10 @@ fn clusters_always_find_an_owner_and_never_two() {
         }
         shards.settled(&api, "three shards start").await?;
         all_synced(&api, &repository.head()?).await?;
-        assert_eq!(shards.owners(&api).await?.len(), 3, "each has something to do");
+        until("each has something to do", async || {
+            Ok(shards.owners(&api).await?.len() == 3)
+        })
+        .await?;
 
         let metrics = get(shards.metrics("a"), "/metrics").await?;
         for name in watched_metrics()? {
@@ -82,8 +85,11 @@ fn clusters_always_find_an_owner_and_never_two() {
         installation.start_server(&["--disable-auth", "--insecure", &controllers])?;
         for number in 0..APPLICATIONS {
             let path = format!("/api/v1/applications/app-{number}/resource-tree");
-            let tree = get(&installation.server_address(), &path).await?;
-            assert!(tree.contains(r#""name":"one""#), "{path}: {tree}");
+            until(&path, async || {
+                let tree = get(&installation.server_address(), &path).await?;
+                Ok(tree.contains(r#""name":"one""#))
+            })
+            .await?;
         }
 
         // kill -9
@@ -115,8 +121,11 @@ fn clusters_always_find_an_owner_and_never_two() {
         let before = records(&api).await?;
         shards.cut_off("a", true);
         shards.settled_without(&api, "a", "one is cut off").await?;
-        let metrics = get(shards.metrics("a"), "/metrics").await?;
-        assert!(metrics.contains("\nargosy_shard_lease_held 0\n"), "{metrics}");
+        until("it tells that it holds nothing", async || {
+            let metrics = get(shards.metrics("a"), "/metrics").await?;
+            Ok(metrics.contains("\nargosy_shard_lease_held 0\n"))
+        })
+        .await?;
         repository.write("app/one.yaml", &config_map("one", "3"))?;
         let third = repository.commit("three")?;
         all_synced(&api, &third).await?;
@@ -172,6 +181,18 @@ fn clusters_always_find_an_owner_and_never_two() {
         drain(&["b", "--undo"])?;
         all_synced(&api, &fourth).await
     });
+}
+
+/// Waits until that is so.
+async fn until(what: &str, holds: impl AsyncFn() -> Result<bool>) -> Result<()> {
+    let started = Instant::now();
+    while !holds().await? {
+        if started.elapsed() > PATIENCE {
+            bail!("in vain: {what}");
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
 }
 
 /// Whatever `owner` had is now owned under a higher epoch, be it by itself.

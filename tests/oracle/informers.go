@@ -19,7 +19,7 @@ import (
 )
 
 // The longest wait for what is about to happen anyway.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 var (
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use argosy_test_cluster::api::{Api, Kind, kinds};
@@ -16,7 +16,8 @@ use tempfile::TempDir;
 pub(crate) const PASSWORD: &str = "correct-horse-1";
 /// bcrypt of it.
 const PASSWORD_HASH: &str = "$2b$04$FjMOwzMjZSk/YnN8FQ7wSuv4NsV0umSudwzN1ZTO/QDziFfVytHEq";
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A server that ends with the test's process.
 struct Server(Child);
@@ -122,7 +123,10 @@ impl Person {
         Person(TempDir::new().unwrap())
     }
 
+    /// One after the other: logins of one account at the same time share a budget of failures until they have succeeded.
     pub(crate) fn admin() -> Person {
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let person = Person::new();
         let said = person.says(&[
             "login",

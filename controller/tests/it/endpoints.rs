@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 const NAMESPACE: &str = "argocd";
 /// Long enough for a machine that does other things too.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn slice(name: &str, service: &str, endpoints: &[(&str, bool)]) -> Value {
     let endpoints: Vec<Value> = endpoints

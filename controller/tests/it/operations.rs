@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use argosy_controller::Args;
 use argosy_test_cluster::api::{Api, Kind, kinds};
-use argosy_test_cluster::{Binaries, Cluster as ControlPlane, free_port};
+use argosy_test_cluster::{Binaries, Cluster as ControlPlane};
 use clap::Parser as _;
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "argocd";
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Long enough for a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(300);
 const PODS: Kind = Kind {
     api_version: "v1",
     plural: "pods",
@@ -85,7 +86,8 @@ impl World {
             format!("--namespace={NAMESPACE}"),
             format!("--kubeconfig={}", server.kubeconfig().display()),
             "--repo-server=127.0.0.1:1".to_owned(),
-            format!("--metrics-port={}", free_port().unwrap()),
+            "--metrics-port=0".to_owned(),
+            "--tree-port=0".to_owned(),
             "--sync-wave-delay-seconds=0".to_owned(),
         ];
         let args = Command::parse_from(arguments).args;
@@ -161,20 +163,55 @@ impl World {
 
     /// The end of the operation that is asked for.
     async fn end(&self, app: &str) -> Value {
-        let over = |app: &Value| {
-            let phase = app["status"]["operationState"]["phase"]
-                .as_str()
-                .unwrap_or_default();
-            app.get("operation").is_none_or(Value::is_null)
-                && ["Succeeded", "Failed", "Error"].contains(&phase)
-        };
-        self.state(app, "the end of the operation", over).await
+        self.state(app, "the end of the operation", is_over).await
     }
 
     async fn sync(&self, app: &str, manifests: &[Value], request: Value) -> Value {
         self.ask(app, manifests, request).await;
         self.end(app).await
     }
+
+    /// A sync in the middle of which something is done to ConfigMaps. It waits for a hook of the sync before to go, a ConfigMap too:
+    /// changes of one kind are told in their order, so that what was done has been seen when the hook is seen to be gone.
+    async fn sync_while(
+        &self,
+        app: &str,
+        manifests: &[Value],
+        request: Value,
+        done: impl Future<Output = ()>,
+    ) -> Value {
+        let hook = annotated(
+            config_map("before", json!({})),
+            json!({"argocd.argoproj.io/hook": "PreSync"}),
+        );
+        let state = self.sync(app, std::slice::from_ref(&hook), json!({})).await;
+        assert_eq!(said(&state).0, "Succeeded");
+        let hold = async |finalizers: Value| {
+            let patch = json!({"metadata": {"finalizers": finalizers}});
+            self.api
+                .merge_patch(kinds::CONFIG_MAP, app, "before", &patch)
+                .await
+                .unwrap();
+        };
+        hold(json!(["example.com/held"])).await;
+        self.ask(app, &[&[hook][..], manifests].concat(), request).await;
+        let waiting = "waiting for deletion of hook /ConfigMap/before";
+        self.state(app, waiting, |app| {
+            app["status"]["operationState"]["message"] == waiting
+        })
+        .await;
+        done.await;
+        hold(Value::Null).await;
+        self.end(app).await
+    }
+}
+
+/// Whether the operation that was asked for has ended.
+fn is_over(app: &Value) -> bool {
+    let phase = app["status"]["operationState"]["phase"]
+        .as_str()
+        .unwrap_or_default();
+    app.get("operation").is_none_or(Value::is_null) && ["Succeeded", "Failed", "Error"].contains(&phase)
 }
 
 async fn patiently<T>(call: impl AsyncFn() -> Option<T>) -> T {
@@ -703,7 +740,9 @@ async fn a_definition_is_not_deleted_when_it_is_forced(world: &World) {
 }
 
 async fn a_window_that_shuts_in_the_middle_holds_the_rest_back(world: &World) {
-    world.application("window").await;
+    for name in ["window", "window-too"] {
+        world.application(name).await;
+    }
     let windows = async |windows: Value| {
         let spec = json!({"spec": {"syncWindows": windows}});
         world
@@ -727,9 +766,17 @@ async fn a_window_that_shuts_in_the_middle_holds_the_rest_back(world: &World) {
             told("waiting for completion of hook /Pod/before"),
         )
         .await;
-    let deny =
-        json!([{"kind": "deny", "schedule": "* * * * *", "duration": "1h", "applications": ["window"]}]);
+    let deny = json!([{"kind": "deny", "schedule": "* * * * *", "duration": "1h", "applications": ["window", "window-too"]}]);
     windows(deny).await;
+    // Projects are told of by themselves: the window is known when it holds somebody back.
+    let held = "Sync operation blocked by sync window";
+    patiently(async || {
+        world.ask("window-too", &manifests[1..], json!({})).await;
+        let seen = |app: &Value| is_over(app) || told(held)(app);
+        let state = world.state("window-too", "the window, or its end", seen).await;
+        (said(&state).1 == held).then_some(())
+    })
+    .await;
     world
         .api
         .patch_status(
@@ -740,13 +787,7 @@ async fn a_window_that_shuts_in_the_middle_holds_the_rest_back(world: &World) {
         )
         .await
         .unwrap();
-    world
-        .state(
-            "window",
-            "the window",
-            told("Sync operation blocked by sync window"),
-        )
-        .await;
+    world.state("window", "the window", told(held)).await;
     let config = async || world.api.get(kinds::CONFIG_MAP, "window", "a").await.unwrap();
     assert!(config().await.is_none(), "it was not yet the turn of the rest");
     windows(json!([])).await;
@@ -767,34 +808,19 @@ async fn what_is_ignored_keeps_the_value_that_it_has_when_its_wave_comes(world: 
         said(&world.sync("scaled", &first, json!({})).await).0,
         "Succeeded"
     );
-    let second = [
-        hook_pod("before", "BeforeHookCreation"),
-        config_map("a", json!({"size": "1", "x": "2"})),
-    ];
+    let second = [config_map("a", json!({"size": "1", "x": "2"}))];
     let respect = json!({"syncOptions": ["RespectIgnoreDifferences=true"]});
-    world.ask("scaled", &second, respect).await;
-    world
-        .state("scaled", "the hook", |app| {
-            app["status"]["operationState"]["message"] == "waiting for completion of hook /Pod/before"
-        })
-        .await;
     // While the plan waits, somebody scales.
-    world
-        .api
-        .merge_patch(kinds::CONFIG_MAP, "scaled", "a", &json!({"data": {"size": "9"}}))
-        .await
-        .unwrap();
-    world
-        .api
-        .patch_status(
-            PODS,
-            "scaled",
-            "before",
-            &json!({"status": {"phase": "Succeeded"}}),
-        )
-        .await
-        .unwrap();
-    assert_eq!(said(&world.end("scaled").await).0, "Succeeded");
+    let scale = async {
+        let size = json!({"data": {"size": "9"}});
+        world
+            .api
+            .merge_patch(kinds::CONFIG_MAP, "scaled", "a", &size)
+            .await
+            .unwrap();
+    };
+    let state = world.sync_while("scaled", &second, respect, scale).await;
+    assert_eq!(said(&state).0, "Succeeded", "{state:#}");
     let live = world.api.get(kinds::CONFIG_MAP, "scaled", "a").await.unwrap();
     assert_eq!(live.unwrap()["data"], json!({"size": "9", "x": "2"}));
 }
@@ -830,19 +856,14 @@ async fn the_server_applies_when_asked_and_takes_over_what_was_applied_before(wo
     world.application("server").await;
     let options = json!({"syncOptions": ["ServerSideApply=true"]});
     let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "server"}, "data": {"x": "1", "gone": "1"}});
-    world.api.create(kinds::CONFIG_MAP, &theirs).await.unwrap();
+    let create = async {
+        world.api.create(kinds::CONFIG_MAP, &theirs).await.unwrap();
+    };
     let manager = json!({"argocd.argoproj.io/client-side-apply-migration-manager": "kubectl"});
-    let state = world
-        .sync(
-            "server",
-            &[annotated(config_map("a", json!({"x": "2"})), manager)],
-            options,
-        )
-        .await;
-    assert_eq!(
-        results(&state),
-        ["ConfigMap/a: Synced Running configmap/a serverside-applied"]
-    );
+    let ours = [annotated(config_map("a", json!({"x": "2"})), manager)];
+    let state = world.sync_while("server", &ours, options, create).await;
+    let line = "ConfigMap/a: Synced Running configmap/a serverside-applied";
+    assert!(results(&state).iter().any(|one| one == line), "{state:#}");
     let live = world
         .api
         .get(kinds::CONFIG_MAP, "server", "a")
@@ -867,7 +888,7 @@ async fn a_failure_is_tried_again(world: &World) {
     world.application("again").await;
     let elsewhere =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "later"}});
-    let retry = json!({"limit": 5, "backoff": {"duration": "1s", "factor": 1}});
+    let retry = json!({"limit": 300, "backoff": {"duration": "1s", "factor": 1}});
     world.ask("again", &[elsewhere], json!({"retry": retry})).await;
     let pausing = |app: &Value| {
         app["status"]["operationState"]["retryCount"].as_i64() >= Some(1)

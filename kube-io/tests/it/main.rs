@@ -60,4 +60,4 @@ fn config_map(name: &str, data: Value) -> Value {
 }
 
 /// Long enough for a machine that does other things too.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);

@@ -272,7 +272,7 @@ pub(crate) async fn a_write_stays_here_when_the_cluster_is_not_held(client: &Cli
     assert!(matches!(error.class(), Class::Wait { .. }));
     // Reading is nobody's property.
     assert!(lost.get(&resource, "default", "fenced").await.unwrap().is_none());
-    let held = target(client).with_fence(Arc::new(Held(Some(Duration::from_secs(10)))));
+    let held = target(client).with_fence(Arc::new(Held(Some(Duration::from_secs(60)))));
     assert!(
         held.create(&resource, &config_map("fenced", json!({})), &write)
             .await

@@ -264,7 +264,7 @@ async fn answers_are_those_of_a_kube_apiserver() {
 
 /// Waits until the custom kind is served.
 async fn served(remote: &Remote) {
-    for _ in 0..600 {
+    for _ in 0..3000 {
         let reply = remote
             .call(
                 "GET",

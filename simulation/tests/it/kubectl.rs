@@ -89,7 +89,7 @@ async fn kubectl_gets_applies_watches_and_deletes() {
             &["configmap/settings configured", "deployment.apps/web configured"],
         );
         must(
-            &["rollout", "status", "deployment/web", "--timeout=60s"],
+            &["rollout", "status", "deployment/web", "--timeout=300s"],
             "",
             &["successfully rolled out"],
         );
@@ -118,18 +118,18 @@ async fn kubectl_gets_applies_watches_and_deletes() {
                 "wait",
                 "--for=jsonpath={.status.readyReplicas}=1",
                 "deployment/web",
-                "--timeout=60s",
+                "--timeout=300s",
             ],
             "",
             &["condition met"],
         );
         must(
-            &["get", "pods", "--watch", "--request-timeout=2s", "-o", "name"],
+            &["get", "pods", "--watch", "--request-timeout=10s", "-o", "name"],
             "",
             &["pod/web-"],
         );
         must(
-            &["delete", "-f", "-", "--timeout=60s"],
+            &["delete", "-f", "-", "--timeout=300s"],
             WORKLOAD,
             &["\"web\" deleted"],
         );

@@ -149,7 +149,7 @@ impl Remote {
             .body(kube::client::Body::from(body.as_bytes().to_vec()))
             .unwrap();
         // A script must not hang where an answer is a stream.
-        let patience = std::time::Duration::from_secs(60);
+        let patience = std::time::Duration::from_secs(300);
         let sent = tokio::time::timeout(patience, self.0.send(request)).await;
         let response = sent
             .unwrap_or_else(|_| panic!("no answer to {method} {target}"))
