@@ -157,7 +157,11 @@ func checkDependencies(loaded *chart.Chart) error {
 	if err := action.CheckDependencies(loaded, wanted); err != nil {
 		failure := fail.New(wire.Error_DEPENDENCY,
 			"an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch missing dependencies: "+err.Error())
-		failure.Wire.Dependencies = dependencies(missing(loaded))
+		absent, err := locked(loaded, missing(loaded))
+		if err != nil {
+			return err
+		}
+		failure.Wire.Dependencies = dependencies(absent)
 		return failure.At("Chart.yaml", 0)
 	}
 	return nil
