@@ -109,6 +109,10 @@ func TestKustomizeMayInflateAChartOfTheTreeIfAllowed(t *testing.T) {
 			t.Errorf("%s is not in %s", want, got)
 		}
 	}
+	// What the chart is made of, and how, is not in the read set.
+	if opened := reply.GetRendered().GetOpenInputs(); len(opened) != 1 {
+		t.Errorf("%v", opened)
+	}
 	if reply := worker(t, nil, request)[0]; reply.GetError().GetKind() != wire.Error_REFUSED {
 		t.Fatalf("%v", reply)
 	}

@@ -68,7 +68,12 @@ func (k Kustomizer) build(request *wire.KustomizeBuild, tree *tree) (*wire.Rende
 	if err != nil {
 		return nil, orRemote(buildFailure(err), tree)
 	}
-	return render(request, resources, tree)
+	rendered, err := render(request, resources, tree)
+	if err == nil && options.PluginConfig.HelmConfig.Enabled && tree.mayInflate {
+		// The command reads the charts by itself, and what its templates call is not told.
+		rendered.OpenInputs = append(rendered.OpenInputs, "charts that Kustomize inflates")
+	}
+	return rendered, err
 }
 
 func newTree(request *wire.KustomizeBuild, read *reads.Set) (*tree, error) {

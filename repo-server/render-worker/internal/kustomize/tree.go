@@ -39,6 +39,8 @@ type tree struct {
 	// change it. wantsSchema tells that a kustomization asked to.
 	shared      bool
 	wantsSchema bool
+	// mayInflate tells that a kustomization named charts, or generators that may.
+	mayInflate bool
 }
 
 var _ filesys.FileSystem = (*tree)(nil)
@@ -192,6 +194,9 @@ func (t *tree) content(name string) ([]byte, error) {
 func (t *tree) kustomization(name string, content []byte) ([]byte, error) {
 	var known struct {
 		OpenAPI    map[string]any `json:"openapi"`
+		HelmCharts []any          `json:"helmCharts"`
+		Inflators  []any          `json:"helmChartInflationGenerator"`
+		Generators []any          `json:"generators"`
 		Resources  []string       `json:"resources"`
 		Bases      []string       `json:"bases"`
 		Components []string       `json:"components"`
@@ -202,6 +207,9 @@ func (t *tree) kustomization(name string, content []byte) ([]byte, error) {
 	if len(known.OpenAPI) > 0 && t.shared {
 		t.wantsSchema = true
 		return nil, fs.ErrPermission
+	}
+	if len(known.HelmCharts)+len(known.Inflators)+len(known.Generators) > 0 {
+		t.mayInflate = true
 	}
 	entries := slices.Concat(known.Resources, known.Bases, known.Components)
 	replaced := map[string]string{}
