@@ -129,12 +129,9 @@ fn owner_and_name(url: &str) -> String {
 
 /// Finds the repository configured for a URL or name among those that came with a request, else makes one from the
 /// longest matching credential template, else an anonymous one.
+///
+/// Where nothing is for a place in a registry, a configured one above or below it is, as in Argo CD.
 pub fn find(url: &str, repos: &[Repository], templates: &[RepoCreds]) -> Repository {
-    let normal = |url: &str| {
-        url.trim_end_matches('/')
-            .trim_start_matches("oci://")
-            .to_ascii_lowercase()
-    };
     let wanted = normal(url);
     if let Some(found) = repos.iter().find(|repo| normal(&repo.repo) == wanted) {
         let mut found = found.clone();
@@ -155,8 +152,35 @@ pub fn find(url: &str, repos: &[Repository], templates: &[RepoCreds]) -> Reposit
     if let Some(template) = template {
         repository_secret::inherit(&mut repo, template);
         repo.enable_oci |= url.starts_with("oci://");
+    } else if let Some(near) = near(url, repos) {
+        repo = Repository {
+            repo: url.to_owned(),
+            name: String::new(),
+            enable_oci: true,
+            ..near.clone()
+        };
     }
     repo
+}
+
+/// The form in which URLs are compared.
+fn normal(url: &str) -> String {
+    url.trim_end_matches('/')
+        .trim_start_matches("oci://")
+        .to_ascii_lowercase()
+}
+
+/// The first configured place above or below one in a registry.
+fn near<'a>(url: &str, repos: &'a [Repository]) -> Option<&'a Repository> {
+    let wanted = url.starts_with("oci://").then(|| normal(url))?;
+    let within = |url: &str, prefix: &str| {
+        url.strip_prefix(prefix)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    repos.iter().find(|repo| {
+        let other = normal(&repo.repo);
+        (repo.enable_oci || repo.r#type == "oci") && (within(&wanted, &other) || within(&other, &wanted))
+    })
 }
 
 /// Names as whom a repository is read, saying nothing about it, and whether its LFS pointers are.
@@ -169,17 +193,20 @@ pub(crate) fn class(repo: &Repository) -> String {
 pub(crate) fn class_of_template(template: &RepoCreds) -> String {
     let mut repo = Repository::default();
     repository_secret::inherit(&mut repo, template);
-    credentials(&repo).fingerprint()
+    let (oci, open) = (repo.enable_oci, repo.insecure_oci_force_http);
+    format!("{} {oci} {open}", credentials(&repo).fingerprint())
 }
 
 /// Whether an operator configured a URL: as a repository, or below a credential template.
 pub fn is_configured(url: &str, repos: &[Repository], templates: &[RepoCreds]) -> bool {
-    let wanted = url.trim_end_matches('/').to_ascii_lowercase();
+    let wanted = normal(url);
     let covers = |prefix: &str| {
-        let prefix = prefix.trim_end_matches('/').to_ascii_lowercase();
+        let prefix = normal(prefix);
         !prefix.is_empty() && wanted.starts_with(&prefix) && at_boundary(&wanted, &prefix)
     };
-    repos.iter().any(|repo| covers(&repo.repo)) || templates.iter().any(|template| covers(&template.url))
+    repos.iter().any(|repo| covers(&repo.repo))
+        || templates.iter().any(|template| covers(&template.url))
+        || near(url, repos).is_some()
 }
 
 /// A template for `https://example.com` is not for `https://example.com.evil.org`.
@@ -218,6 +245,28 @@ mod tests {
             ..templates[0].clone()
         };
         assert_ne!(class_of_template(&templates[0]), class_of_template(&other));
+    }
+
+    #[test]
+    fn a_place_in_a_registry_is_read_as_one_above_or_below_it() {
+        let repos = [Repository {
+            repo: "registry.example.com/charts/team".into(),
+            enable_oci: true,
+            password: "p".into(),
+            ..Repository::default()
+        }];
+        for (url, password) in [
+            ("oci://registry.example.com/charts/team/common", "p"),
+            ("oci://registry.example.com/charts", "p"),
+            ("oci://registry.example.com", "p"),
+            ("oci://registry.example.com/charts/teams", ""),
+            ("oci://registry.example.com/other", ""),
+            ("oci://registry.example.com.evil.org/charts", ""),
+            ("https://registry.example.com/charts", ""),
+        ] {
+            assert_eq!(find(url, &repos, &[]).password, password, "{url}");
+            assert!(password.is_empty() || is_configured(url, &repos, &[]), "{url}");
+        }
     }
 
     #[test]

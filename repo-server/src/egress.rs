@@ -127,6 +127,24 @@ impl Egress {
         Ok(allowed)
     }
 
+    /// As [`Egress::resolve`]; with a proxy of the environment on the way (`proxied`), a name that is not known here is left to
+    /// it: there are no addresses then.
+    ///
+    /// # Errors
+    /// As [`Egress::resolve`].
+    pub(crate) async fn resolve_or_leave(
+        &self,
+        host: &str,
+        port: u16,
+        named_by: NamedBy,
+        proxied: bool,
+    ) -> Result<Vec<SocketAddr>> {
+        match self.resolve(host, port, named_by).await {
+            Err(Error::Fetch { .. }) if proxied => Ok(Vec::new()),
+            outcome => outcome,
+        }
+    }
+
     /// Whether a host that resolved to an address may be connected to.
     pub fn allows(&self, host: &str, address: IpAddr, named_by: NamedBy) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -147,6 +165,18 @@ impl Egress {
                 Reach::Public => true,
             }
     }
+}
+
+/// Whether the environment names a proxy for requests in the clear, or encrypted ones.
+pub(crate) fn has_proxy(encrypted: bool) -> bool {
+    let own: &[&str] = if encrypted {
+        &["https_proxy", "HTTPS_PROXY"]
+    } else {
+        &["http_proxy"]
+    };
+    own.iter()
+        .chain(&["all_proxy", "ALL_PROXY"])
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
 fn is_host(text: &str) -> bool {
@@ -325,6 +355,25 @@ mod tests {
             let address = address.parse().unwrap();
             assert_eq!(rules.allows("h", address, Operator), operator, "{address}");
             assert_eq!(rules.allows("h", address, Content), content, "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_only_a_proxy_can_resolve_is_left_to_it() {
+        let rules = Egress::default();
+        for (host, proxied, reached) in [
+            ("no-such-host.invalid", false, false),
+            ("no-such-host.invalid", true, true),
+            // What is known here is looked at all the same.
+            ("localhost", true, false),
+            ("169.254.169.254", true, false),
+        ] {
+            let found = rules.resolve_or_leave(host, 443, NamedBy::Content, proxied).await;
+            assert_eq!(
+                found.is_ok_and(|found| found.is_empty()),
+                reached,
+                "{host} {proxied}"
+            );
         }
     }
 

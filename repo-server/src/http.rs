@@ -35,8 +35,11 @@ pub struct Http {
     egress: Egress,
     timeout: Duration,
     patience: Patience,
-    clients: Mutex<HashMap<(String, String, NamedBy), reqwest::Client>>,
+    clients: Mutex<HashMap<ClientKey, reqwest::Client>>,
 }
+
+/// A host, as whom it is asked, who named it, and a name for the administrator's certificates that it is believed with.
+type ClientKey = (String, String, NamedBy, String);
 
 /// One request.
 pub(crate) struct Call<'a> {
@@ -154,12 +157,14 @@ impl Http {
             ..Credentials::default()
         };
         let used = if allowed { credentials } else { &anonymous };
-        let shown = crate::git::url::display(url);
+        // What stands behind the question mark may be a right to read that a server gave us.
+        let mut shown = crate::git::url::display(url);
+        shown.truncate(shown.find('?').unwrap_or(shown.len()));
         let attempted = call.attempted();
         let failed = |e: reqwest::Error| Error::Fetch {
             attempted,
             url: shown.clone(),
-            message: redact(&chain(&e), credentials, None),
+            message: redact(&chain(&e.without_url()), credentials, None),
         };
         let client = self.client(&parsed, used, named_by)?;
         let mut request = match call.post {
@@ -251,7 +256,14 @@ impl Http {
         if looked_at && !Resolver::allows_url(&self.egress, &trusted, url) {
             return Err(egress::refused(host));
         }
-        let key = (host.to_owned(), credentials.fingerprint(), named_by);
+        let bundle = self.bundle(host)?;
+        let believed = bundle.as_deref().map(crate::chart::hex_sha256);
+        let key = (
+            host.to_owned(),
+            credentials.fingerprint(),
+            named_by,
+            believed.unwrap_or_default(),
+        );
         if let Some(client) = self
             .clients
             .lock()
@@ -260,7 +272,7 @@ impl Http {
         {
             return Ok(client.clone());
         }
-        let client = self.build(host, credentials, trusted)?;
+        let client = self.build(host, credentials, trusted, bundle)?;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if clients.len() > 1000 {
             clients.clear();
@@ -287,11 +299,20 @@ impl Http {
         own.into_iter().chain(proxies).collect()
     }
 
-    fn build(&self, host: &str, credentials: &Credentials, trusted: Vec<String>) -> Result<reqwest::Client> {
-        let unusable = |e: &dyn std::fmt::Display| Error::Repository {
-            url: host.to_owned(),
-            message: e.to_string(),
-        };
+    /// The administrator's certificates for a host, as they are now.
+    fn bundle(&self, host: &str) -> Result<Option<Vec<u8>>> {
+        let bundle = self.trust.ca_bundle(host).map(std::fs::read).transpose();
+        bundle.map_err(|e| unusable(host, &e))
+    }
+
+    fn build(
+        &self,
+        host: &str,
+        credentials: &Credentials,
+        trusted: Vec<String>,
+        bundle: Option<Vec<u8>>,
+    ) -> Result<reqwest::Client> {
+        let unusable = |e: &dyn std::fmt::Display| unusable(host, e);
         let mut builder = reqwest::Client::builder()
             .user_agent("argosy-repo-server")
             .redirect(self.redirects(trusted.clone()))
@@ -305,8 +326,7 @@ impl Http {
         if credentials.insecure {
             builder = builder.tls_danger_accept_invalid_certs(true);
         }
-        if let Some(bundle) = self.trust.ca_bundle(host) {
-            let pem = std::fs::read(&bundle).map_err(|e| unusable(&e))?;
+        if let Some(pem) = bundle {
             builder = builder
                 .tls_certs_merge(reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| unusable(&e))?);
         }
@@ -363,7 +383,11 @@ impl Http {
             NamedBy::Content
         };
         let client = self.client(&parsed, credentials, named_by)?;
-        let answer = client.get(parsed).send().await.map_err(|e| failed(chain(&e)))?;
+        let answer = client
+            .get(parsed)
+            .send()
+            .await
+            .map_err(|e| failed(chain(&e.without_url())))?;
         Ok(answer.url().clone())
     }
 
@@ -397,6 +421,13 @@ impl Http {
     }
 }
 
+fn unusable(host: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::Repository {
+        url: host.to_owned(),
+        message: error.to_string(),
+    }
+}
+
 /// An error with all its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -426,6 +457,21 @@ pub(crate) fn is_url(text: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[tokio::test]
+    async fn a_right_to_read_that_stands_in_a_url_is_in_no_error() {
+        let trust = TrustStore {
+            tls_dir: "/no/such".into(),
+            known_hosts: "/no/such".into(),
+        };
+        let http = Http::new(trust, Egress::open(), Duration::from_secs(5));
+        // Nobody listens there.
+        let url = "http://127.0.0.1:1/objects/a?X-Signature=canary";
+        let got = http.get(url, url, &Credentials::default(), false, 10).await;
+        let error = got.map(|got| got.body).unwrap_err().to_string();
+        assert!(error.contains("http://127.0.0.1:1/objects/a"), "{error}");
+        assert!(!error.contains("canary"), "{error}");
+    }
 
     #[test]
     fn content_does_not_reach_inside_by_an_address_through_a_proxy() {

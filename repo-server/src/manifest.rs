@@ -229,6 +229,19 @@ fn flatten_one(object: Value, out: &mut Vec<Value>, depth: usize) -> Result<()> 
     Ok(())
 }
 
+/// The text of a file in UTF-8, whatever encoding its byte order mark says. What is not what it says stays as it is, so that
+/// its reader complains.
+pub(crate) fn plain(bytes: Vec<u8>) -> Vec<u8> {
+    let marks: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
+    if !marks.iter().any(|mark| bytes.starts_with(mark)) {
+        return bytes;
+    }
+    match yaml::decode(&bytes).map(|text| text.into_owned().into_bytes()) {
+        Ok(text) => text,
+        Err(_) => bytes,
+    }
+}
+
 /// Whether the author asked for a file not to be rendered.
 pub(crate) fn skipped(text: &[u8]) -> bool {
     contains(text, SKIP_MARKER)

@@ -349,9 +349,14 @@ fn size(rendered: &Rendered) -> u32 {
 fn failure_ttl(error: &Error, attempts: u32) -> Duration {
     match (error, error.class()) {
         (Error::Store { .. } | Error::Overloaded { .. }, _) => Duration::ZERO,
-        (Error::Version { .. } | Error::Authentication { .. } | Error::Repository { .. }, _) => {
-            Duration::from_secs(30)
-        }
+        // What another repository has or refuses may be otherwise soon.
+        (
+            Error::Version { .. }
+            | Error::Revision { .. }
+            | Error::Authentication { .. }
+            | Error::Repository { .. },
+            _,
+        ) => Duration::from_secs(30),
         // A plugin may fail at the content or at what it asks elsewhere; it alone knows.
         (Error::Deadline { .. } | Error::Limit { .. } | Error::Worker { .. } | Error::Plugin { .. }, _) => {
             Duration::from_secs(60 << attempts.min(5)).min(Duration::from_secs(1800))

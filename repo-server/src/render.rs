@@ -319,7 +319,7 @@ impl Renderer {
         };
         self.metrics.rendered(source_type.as_str(), outcome.is_ok());
         let mut output = outcome?;
-        if env.used_revision() {
+        if env.used_revision() || for_plugins.env.used_revision() {
             output.reads.open.push("the revision itself".into());
         }
         if choice.looked {
@@ -330,6 +330,8 @@ impl Renderer {
             .paths
             .extend(overrides::files(&located.path, &request.app_name));
         output.reads.paths.push(located.path.child("Chart.yaml"));
+        // What of the submodules below is there.
+        output.reads.paths.push(TreePath::parse(".gitmodules")?);
         output
             .reads
             .paths
@@ -363,7 +365,7 @@ impl Renderer {
                     options: &options,
                     env,
                     max_bytes: self.limits.directory_bytes,
-                    jsonnet: &self.jsonnet,
+                    jsonnet: detect::is_on(source_type, &request.enabled_types).then_some(&self.jsonnet),
                     caller: caller(request, source),
                 }))
                 .await
@@ -380,6 +382,8 @@ impl Renderer {
                 let request = helm::Request {
                     caller: caller(request, source),
                     helm: &options,
+                    own: request.source.helm.as_ref(),
+                    repo: &request.repo,
                     app: &app,
                     namespace: &request.namespace,
                     kube_version: &request.kube_version,
@@ -483,6 +487,7 @@ impl Renderer {
             git: &self.git,
             http: &self.http,
             files: &self.files,
+            own: &request.repo,
             repos: &request.repos,
             repo_creds: &request.repo_creds,
             scratch,
@@ -733,16 +738,25 @@ impl Key {
         self.0.update(text.as_bytes());
     }
 
+    /// A repository: what it is called, how it is asked and as whom.
+    fn repository(&mut self, repo: &Repository) {
+        self.add(&repo.repo);
+        self.add(&repo.name);
+        self.add(&repo.r#type);
+        self.add(&format!("{}{}", repo.enable_oci, repo.insecure_oci_force_http));
+        self.add(&access::class(repo));
+    }
+
     /// All parameters of a request.
     fn request(&mut self, request: &Request) {
         self.add(&serde_json::to_string(&request.source).unwrap_or_default());
-        self.add(&request.repo.repo);
         // As whom: two tenants share a render only if they share the right to read.
-        self.add(&access::class(&request.repo));
+        self.repository(&request.repo);
+        self.add(&request.repos.len().to_string());
         for repo in &request.repos {
-            self.add(&repo.repo);
-            self.add(&access::class(repo));
+            self.repository(repo);
         }
+        self.add(&request.repo_creds.len().to_string());
         for template in &request.repo_creds {
             self.add(&template.url);
             self.add(&access::class_of_template(template));
@@ -773,6 +787,7 @@ impl Key {
             "one"
         });
         self.add(&request.kustomize_options.build_options);
+        self.add(&request.kustomize_options.versions.len().to_string());
         for version in &request.kustomize_options.versions {
             self.add(&version.name);
             self.add(&version.build_options);

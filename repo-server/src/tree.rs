@@ -315,7 +315,8 @@ impl Tree {
         Ok(())
     }
 
-    /// All files below a directory, links to files followed, links to directories not; sorted by path.
+    /// All files below a directory, links to files followed, links to directories not; in the order of a walk, which
+    /// finishes each directory before what comes after its name.
     ///
     /// # Errors
     /// [`Error::Limit`] for more than a million entries.
@@ -362,7 +363,7 @@ impl Tree {
                 }
             }
         }
-        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.sort_by(|a, b| a.path.components().cmp(b.path.components()));
         Ok(files)
     }
 }

@@ -13,6 +13,11 @@ pub fn parse(text: &str) -> Option<Version> {
     Some(part.floor())
 }
 
+/// Whether a text is a version with all its parts, which means itself and nothing else.
+pub fn is_whole(text: &str) -> bool {
+    Partial::parse(text).is_some_and(|part| !part.wild && part.patch.is_some())
+}
+
 /// Picks what `wanted` means among `available`: a version is a pin and returned as it is, a constraint
 /// gives the highest match, anything else must be there literally.
 ///
@@ -94,11 +99,12 @@ impl Constraint {
         Some(Constraint(alternatives))
     }
 
-    /// Whether the version satisfies it. Pre-releases match only where the term names one itself.
+    /// Whether the version satisfies it. Pre-releases match only where one of the terms names one.
     pub fn matches(&self, version: &Version) -> bool {
-        self.0
-            .iter()
-            .any(|terms| terms.iter().all(|term| term.matches(version)))
+        self.0.iter().any(|terms| {
+            let looked_at = version.pre.is_empty() || terms.iter().any(|term| !term.part.pre.is_empty());
+            looked_at && terms.iter().all(|term| term.matches(version))
+        })
     }
 }
 
@@ -184,9 +190,6 @@ impl Partial {
 
 impl Term {
     fn matches(&self, version: &Version) -> bool {
-        if !version.pre.is_empty() && self.part.pre.is_empty() {
-            return false;
-        }
         let part = &self.part;
         let floor = part.floor();
         let order = version.cmp_precedence(&floor);
@@ -248,6 +251,9 @@ mod tests {
         assert_eq!(pick(">=1.0.0 <1.5.0", &tags).unwrap(), "v1.2.3");
         assert_eq!(pick("<1.0.0 || >=2.0.0-0", &tags).unwrap(), "v2.0.0-rc.1");
         assert_eq!(pick("0.1 - 1.0", &tags).unwrap(), "v1.0.0");
+        // One term that names a pre-release is enough for all that must hold together.
+        assert_eq!(pick(">=1.0.0-0 <3.0.0", &tags).unwrap(), "v2.0.0-rc.1");
+        assert_eq!(pick(">=1.0.0 <3.0.0 || 9.0.0-0", &tags).unwrap(), "v1.10.0");
         assert_eq!(pick("latest", &tags).unwrap(), "latest");
         assert!(pick("^9", &tags).unwrap_err().contains("not found in 6 tags"));
         assert!(pick("feature/x", &tags).is_err());

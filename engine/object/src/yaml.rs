@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use crate::Value;
 
 pub use emit::to_string;
-pub use split::split;
+pub use split::{decode, split};
 
 /// How much a text may ask for. Reaching a limit is an error with the place where it was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

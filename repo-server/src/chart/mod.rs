@@ -67,7 +67,8 @@ impl ChartRepo {
         } else {
             self.url.clone()
         };
-        (name, self.credentials.fingerprint())
+        let (whom, who) = (self.credentials.fingerprint(), self.named_by);
+        (name, format!("{whom}/{who:?}/{}", self.plain_http))
     }
 
     /// For whose URL credentials and the right to an inner address are given.
@@ -160,7 +161,7 @@ impl Charts {
         revision: &str,
         fresh: bool,
     ) -> Result<String> {
-        if version::parse(revision).is_some() {
+        if version::is_whole(revision) {
             return Ok(revision.to_owned());
         }
         let wanted = if revision.is_empty() { "*" } else { revision };
@@ -181,7 +182,12 @@ impl Charts {
             }
             entries.iter().map(|entry| entry.version.clone()).collect()
         };
-        version::select(wanted, &available).map_err(|e| Error::Version {
+        // To Helm `1.2` is all of 1.2.x, unless a registry has just that as a tag.
+        let wanted = match version::parse(wanted) {
+            Some(_) if !available.iter().any(|tag| tag == wanted) => format!("={wanted}"),
+            _ => wanted.to_owned(),
+        };
+        version::select(&wanted, &available).map_err(|e| Error::Version {
             message: format!("invalid revision for chart \"{chart}\": {e}"),
         })
     }

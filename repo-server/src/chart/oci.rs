@@ -1,7 +1,7 @@
 //! Charts in OCI registries.
 
 use super::{ChartRepo, hex_sha256};
-use crate::egress::NamedBy;
+use crate::egress::{NamedBy, has_proxy};
 use crate::error::{Error, Result};
 use crate::git::redact;
 use crate::http::Http;
@@ -67,7 +67,11 @@ impl Registries {
                 Some((name, port)) if !port.ends_with(']') => (name, port.parse().unwrap_or(443)),
                 _ => (host, if repo.plain_http { 80 } else { 443 }),
             };
-            self.http.egress().resolve(name, port, repo.named_by).await?;
+            let proxied = has_proxy(!repo.plain_http);
+            let egress = self.http.egress();
+            egress
+                .resolve_or_leave(name, port, repo.named_by, proxied)
+                .await?;
             self.check_realm(repo, host, name).await?;
         }
         self.build(repo, host)
@@ -103,7 +107,10 @@ impl Registries {
             && let Some(other) = realm.host_str().filter(|other| *other != name)
         {
             let port = realm.port_or_known_default().unwrap_or(443);
-            self.http.egress().resolve(other, port, NamedBy::Content).await?;
+            let (egress, proxied) = (self.http.egress(), has_proxy(realm.scheme() == "https"));
+            egress
+                .resolve_or_leave(other, port, NamedBy::Content, proxied)
+                .await?;
         }
         self.checked
             .lock()

@@ -65,20 +65,38 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A name for these credentials that says nothing about them; equal for equal ones.
+    /// A name for these credentials that says nothing about them; equal for equal ones. All of them are in it: what is
+    /// remembered under the name would else be believed when they are changed.
     pub fn fingerprint(&self) -> String {
-        let identity = self.identity.as_ref().map(Identity::exposed);
+        let Credentials {
+            username,
+            password,
+            bearer_token,
+            ssh_private_key,
+            tls_client_cert,
+            tls_client_key,
+            insecure,
+            force_basic,
+            proxy,
+            no_proxy,
+            identity,
+            unusable,
+        } = self;
+        let identity = identity.as_ref().map(Identity::exposed);
         let mut hasher = blake3::Hasher::new();
         for part in [
             identity.as_deref().unwrap_or_default(),
-            self.username.as_str(),
-            self.password.expose(),
-            self.bearer_token.expose(),
-            self.ssh_private_key.expose(),
-            &self.tls_client_cert,
-            self.tls_client_key.expose(),
-            if self.insecure { "insecure" } else { "" },
-            &self.proxy,
+            username,
+            password.expose(),
+            bearer_token.expose(),
+            ssh_private_key.expose(),
+            tls_client_cert,
+            tls_client_key.expose(),
+            if *insecure { "insecure" } else { "" },
+            if *force_basic { "force" } else { "" },
+            proxy,
+            no_proxy,
+            unusable.as_deref().unwrap_or_default(),
         ] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
@@ -402,6 +420,7 @@ impl Session {
                 "no_proxy",
                 "NO_PROXY",
                 "all_proxy",
+                "ALL_PROXY",
             ] {
                 if let Ok(value) = std::env::var(name) {
                     self.set(name, value);
@@ -491,4 +510,36 @@ fn quote(text: &str) -> String {
 
 pub(super) fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_changed_gives_credentials_another_name() {
+        let changes: [fn(&mut Credentials); 11] = [
+            |c| c.username = "x".into(),
+            |c| c.password = Secret::new("x"),
+            |c| c.bearer_token = Secret::new("x"),
+            |c| c.ssh_private_key = Secret::new("x"),
+            |c| c.tls_client_cert = "x".into(),
+            |c| c.tls_client_key = Secret::new("x"),
+            |c| c.insecure = true,
+            |c| c.force_basic = true,
+            |c| c.proxy = "x".into(),
+            |c| c.no_proxy = "x".into(),
+            |c| c.unusable = Some("x".into()),
+        ];
+        let mut names = vec![Credentials::default().fingerprint()];
+        for change in changes {
+            let mut credentials = Credentials::default();
+            change(&mut credentials);
+            names.push(credentials.fingerprint());
+        }
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
 }

@@ -80,16 +80,37 @@ impl Access {
         })
     }
 
+    /// For a repository that content of another one names: its credentials are for its own server. Their way to the
+    /// network is the same.
+    pub(crate) fn take_over(&mut self, from: &Access) {
+        let one_server =
+            self.url.scheme() == from.url.scheme() && self.url.origin_or_host() == from.url.origin_or_host();
+        if one_server {
+            self.credentials = from.credentials.clone();
+            self.named_by = from.named_by;
+        } else {
+            let own = std::mem::take(Arc::make_mut(&mut self.credentials));
+            self.credentials = Arc::new(Credentials {
+                proxy: from.credentials.proxy.clone(),
+                no_proxy: from.credentials.no_proxy.clone(),
+                ..own
+            });
+            self.named_by = NamedBy::Content;
+        }
+    }
+
     fn key(&self) -> (String, String) {
         (self.url.normal().to_owned(), self.identity())
     }
 
-    /// As whom the repository is asked: the credentials, and the user of an SSH URL, which its normal form leaves out.
+    /// As whom the repository is asked: the credentials, the user of an SSH URL, which its normal form leaves out, and who
+    /// named it: what an operator may reach is no answer for content, and what is refused to content none for an operator.
     fn identity(&self) -> String {
         format!(
-            "{}/{}",
+            "{}/{}/{:?}",
             self.credentials.fingerprint(),
-            short_hash(self.url.as_fetch())
+            short_hash(self.url.as_fetch()),
+            self.named_by
         )
     }
 }
@@ -324,4 +345,47 @@ impl Git {
 
 pub(crate) fn short_hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn access(url: &str) -> Access {
+        let credentials = Credentials {
+            password: Secret::new("canary"),
+            proxy: "http://proxy.example.com".into(),
+            ..Credentials::default()
+        };
+        Access::new(url, credentials, 0).unwrap()
+    }
+
+    #[test]
+    fn who_named_a_repository_is_answered_by_himself() {
+        let operator = access("https://git.example.com/a");
+        let content = Access {
+            named_by: NamedBy::Content,
+            ..operator.clone()
+        };
+        assert_ne!(operator.key(), content.key());
+    }
+
+    #[test]
+    fn credentials_go_to_their_own_server_and_the_proxy_is_for_all() {
+        let own = access("https://git.example.com/team/app.git");
+        for (url, theirs) in [
+            ("https://git.example.com/other/base", true),
+            ("https://git.example.com:8443/other/base", false),
+            ("http://git.example.com/other/base", false),
+            ("https://git.example.com.evil.org/other/base", false),
+            ("ssh://git@git.example.com/other/base", false),
+        ] {
+            let mut named = Access::new(url, Credentials::default(), 0).unwrap();
+            named.take_over(&own);
+            assert_eq!(!named.credentials.password.is_empty(), theirs, "{url}");
+            assert_eq!(named.named_by == NamedBy::Operator, theirs, "{url}");
+            assert_eq!(named.credentials.proxy, "http://proxy.example.com", "{url}");
+        }
+    }
 }

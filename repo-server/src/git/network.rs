@@ -2,10 +2,10 @@
 
 use super::command::Command;
 use super::{Access, Credentials, Git, GitUrl, Scheme};
-use crate::egress::NamedBy;
+use crate::egress::{self, NamedBy};
 use crate::error::{Error, Result};
 use crate::identity::Use;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -104,9 +104,9 @@ impl Git {
 
     /// The addresses that git may connect to; empty where a proxy connects for it, or nothing is connected to.
     async fn addresses(&self, place: &Place) -> Result<Vec<SocketAddr>> {
-        let egress = self.http.egress();
+        let rules = self.http.egress();
         if place.url.scheme() == Scheme::File {
-            if egress.allows_files() {
+            if rules.allows_files() {
                 return Ok(Vec::new());
             }
             return Err(Error::Repository {
@@ -114,12 +114,28 @@ impl Git {
                 message: "it is a directory of the repo-server; an operator can allow that".into(),
             });
         }
-        // SSH goes its own way, whatever proxy there is for HTTP.
+        let port = place.url.port();
+        // SSH goes its own way, whatever proxy there is for HTTP. A proxy resolves names by its own rules; an address that
+        // content names is looked at all the same.
         if !place.credentials.proxy.is_empty() && place.url.scheme() != Scheme::Ssh {
+            let is_address = place
+                .url
+                .host()
+                .trim_matches(['[', ']'])
+                .parse::<IpAddr>()
+                .is_ok();
+            if is_address && place.named_by == NamedBy::Content {
+                rules.resolve(place.url.host(), port, place.named_by).await?;
+            }
             return Ok(Vec::new());
         }
-        let port = place.url.port();
-        egress.resolve(place.url.host(), port, place.named_by).await
+        let proxied = match place.url.scheme() {
+            Scheme::Https | Scheme::Http => egress::has_proxy(place.url.scheme() == Scheme::Https),
+            Scheme::Ssh | Scheme::File => false,
+        };
+        rules
+            .resolve_or_leave(place.url.host(), port, place.named_by, proxied)
+            .await
     }
 
     /// Asks where a repository that answers with a redirect is now.

@@ -3,7 +3,6 @@
 
 use super::tree::GitTree;
 use super::{Access, Credentials, Git, Resolved};
-use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::path::TreePath;
 use crate::tree::{RawKind, Tree};
@@ -44,15 +43,7 @@ impl Git {
                 let url = absolute(&access, &module.url)?;
                 let mut inner = Access::new(&url, Credentials::default(), access.depth)?;
                 inner.lfs = access.lfs;
-                // The parent's credentials are for the parent's server.
-                if inner.url.scheme() == access.url.scheme()
-                    && inner.url.origin_or_host() == access.url.origin_or_host()
-                {
-                    inner.credentials = access.credentials.clone();
-                    inner.named_by = access.named_by;
-                } else {
-                    inner.named_by = NamedBy::Content;
-                }
+                inner.take_over(&access);
                 // Otherwise a repository could read files of this machine through its submodules.
                 if inner.url.scheme() == super::Scheme::File && access.url.scheme() != super::Scheme::File {
                     return Err(Error::Source(format!(

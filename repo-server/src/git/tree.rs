@@ -49,14 +49,20 @@ impl GitTree {
         }
     }
 
-    /// Id of the whole tree: equal trees have equal ids, in every commit and repository.
+    /// Id of the whole tree: equal trees have equal ids, in every commit and repository. A tree names the commits of
+    /// submodules; which of them could be fetched is said elsewhere, if this is but a part of a commit's tree.
     pub fn root_id(&self) -> String {
-        let id = self.root.to_hex();
+        let mut id = self.root.to_hex().to_string();
         if self.reads_lfs() {
-            format!("{id}-lfs")
-        } else {
-            id.to_string()
+            id.push_str("-lfs");
         }
+        if !self.modules.is_empty() {
+            let mut commits: Vec<&str> = self.modules.keys().map(String::as_str).collect();
+            commits.sort_unstable();
+            id.push('-');
+            id.push_str(&super::short_hash(&commits.concat()));
+        }
+        id
     }
 
     /// Whether pointers are read as what they stand for.

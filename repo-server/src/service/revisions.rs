@@ -3,7 +3,7 @@
 
 use super::repo;
 use crate::access;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::path::TreePath;
 use crate::render::{Renderer, chart_repo};
 use crate::source::helm;
@@ -162,7 +162,12 @@ pub(super) async fn changes(
         return answer(false);
     }
     let new = Tree::Git(renderer.git.commit(&access, &resolved).await?.tree());
-    let synced = renderer.commit(&access, &request.synced_revision, false).await?;
+    let synced = match renderer.commit(&access, &request.synced_revision, false).await {
+        Ok(synced) => synced,
+        // Its branch was written anew, and nobody can say what that changed.
+        Err(Error::Revision { .. }) => return answer(true),
+        Err(error) => return Err(error.into()),
+    };
     // Nothing is carried over: a render finds unchanged content by itself.
     answer(differ(&Tree::Git(synced.tree()), &new, &request.paths)?)
 }

@@ -42,7 +42,8 @@ impl SourceType {
     }
 }
 
-/// Decides by what the source says, then by what the directory holds. A tool that is switched off is passed over.
+/// Decides by what the source says, then by what the directory holds. A tool that is switched off is passed over: what it
+/// would have rendered is plain manifests.
 ///
 /// # Errors
 /// [`Error::Source`] when the source names several tools.
@@ -53,9 +54,18 @@ pub fn detect(
     enabled: &BTreeMap<String, bool>,
 ) -> Result<SourceType> {
     if let Some(explicit) = explicit(source)? {
-        return Ok(explicit);
+        return Ok(if is_on(explicit, enabled) {
+            explicit
+        } else {
+            SourceType::Directory
+        });
     }
     Ok(discover(tree, dir, enabled)?.unwrap_or(SourceType::Directory))
+}
+
+/// Whether a tool is not switched off.
+pub(crate) fn is_on(kind: SourceType, enabled: &BTreeMap<String, bool>) -> bool {
+    enabled.get(kind.as_str()).copied().unwrap_or(true)
 }
 
 /// The tool that the source names itself.
@@ -90,7 +100,7 @@ pub fn explicit(source: &ApplicationSource) -> Result<Option<SourceType>> {
 /// # Errors
 /// When the directory cannot be read.
 pub fn discover(tree: &Tree, dir: &Node, enabled: &BTreeMap<String, bool>) -> Result<Option<SourceType>> {
-    let on = |kind: SourceType| enabled.get(kind.as_str()).copied().unwrap_or(true);
+    let on = |kind: SourceType| is_on(kind, enabled);
     let entries = tree.list(dir)?;
     let has = |name: &str| {
         entries

@@ -92,8 +92,8 @@ pub struct Request<'a> {
     pub env: &'a BuildEnv,
     /// Sum of all files, in bytes.
     pub max_bytes: u64,
-    /// Where Jsonnet runs.
-    pub jsonnet: &'a jsonnet::Engine,
+    /// Where Jsonnet runs; programs are passed over without.
+    pub jsonnet: Option<&'a jsonnet::Engine>,
     /// For whom it is.
     pub caller: Caller,
 }
@@ -126,20 +126,26 @@ pub async fn render(request: Request<'_>) -> Result<Output> {
             which: "combined size of the manifest files".into(),
             limit: format!("{max_bytes} bytes"),
         };
-        let text = match tree.read_node(&node, left) {
-            Ok(text) => text,
-            Err(error @ Error::Limit { .. }) => return Err(over(error)),
-            Err(error) => return Err(error),
+        // Programs have a budget of their own.
+        let text = match (tree.read_node(&node, left), format) {
+            (Err(Error::Limit { .. }), Format::Jsonnet) => tree.read_node(&node, jsonnet::MAX_IMPORT)?,
+            (Err(error @ Error::Limit { .. }), _) => return Err(over(error)),
+            (text, _) => text?,
         };
-        left -= text.len() as u64;
+        let size = text.len() as u64;
+        let text = manifest::plain(text);
+        if manifest::skipped(&text) {
+            continue;
+        }
         let name = node.path.as_str();
+        if format != Format::Jsonnet {
+            left -= size;
+        }
         match format {
             Format::Yaml => objects.extend(manifest::from_yaml(name, &text, &mut notes)?),
             Format::Json => objects.extend(manifest::from_json(name, &text)?),
             Format::Jsonnet => {
-                if manifest::skipped(&text) {
-                    continue;
-                }
+                let Some(jsonnet) = jsonnet else { continue };
                 let program =
                     jsonnet::Program::new(node.path.clone(), text, &dir.path, &options.jsonnet, env)?;
                 let (value, imported) = jsonnet.evaluate(&caller, program, tree.clone()).await?;

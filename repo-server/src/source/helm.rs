@@ -13,7 +13,8 @@ use crate::tree::{Node, Tree};
 use crate::worker::wire::{self, Call, ErrorKind, HelmTemplate, Outcome, ParameterKind};
 use crate::worker::{Caller, Workers};
 use argosy_api::v1alpha1::{ApplicationSourceHelm, RepoCreds, Repository};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,9 +24,30 @@ const MAX_VALUES: u64 = 32 << 20;
 const MAX_ROUNDS: usize = 8;
 const TOOL: &str = "helm template";
 
-/// A file for Helm, on disk.
-pub struct Resolved {
-    path: PathBuf,
+/// Where a value file is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    /// In the source's own tree, or in that of the source `$name`.
+    Tree { of: Option<String>, path: TreePath },
+    /// Behind HTTP; `named_by` says who wrote the URL.
+    Url { url: String, named_by: NamedBy },
+}
+
+impl Place {
+    /// Whether it stands for all files that match it.
+    fn is_pattern(&self) -> bool {
+        matches!(self, Place::Tree { path, .. } if path.as_str().contains(['*', '?', '[']))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Tree { of: None, path } => path.fmt(f),
+            Place::Tree { of: Some(name), path } => write!(f, "{name}/{path}"),
+            Place::Url { url, .. } => f.write_str(&crate::git::url::display(url)),
+        }
+    }
 }
 
 /// The source's files and where they lie on disk.
@@ -74,6 +96,10 @@ pub struct Request<'a> {
     pub caller: Caller,
     /// The source's parameters.
     pub helm: &'a ApplicationSourceHelm,
+    /// Those that the Application itself has; the others were added by files of the repository.
+    pub own: Option<&'a ApplicationSourceHelm>,
+    /// The source's repository.
+    pub repo: &'a Repository,
     /// Name of the Application, without namespace.
     pub app: &'a str,
     /// Destination namespace.
@@ -130,7 +156,7 @@ pub async fn render(
                 reads.open.extend(rendered.open_inputs.iter().cloned());
                 let mut notes = Notes::default();
                 for warning in &rendered.warnings {
-                    notes.warn(warning.clone());
+                    notes.warn(call.named(warning));
                 }
                 return Ok(Output {
                     objects: objects(TOOL, rendered)?,
@@ -140,19 +166,27 @@ pub async fn render(
                 });
             }
             Some(Outcome::Error(error)) if error.kind == ErrorKind::Dependency as i32 => {
+                let before = held.len();
                 for dependency in &error.dependencies {
                     let chart = fetch_dependency(dependency, request, charts).await?;
                     let path = chart.path.display().to_string();
-                    if call.message.dependency_charts.contains(&path) {
-                        return Err(worker_error(TOOL, error));
+                    // One chart may be there under several aliases.
+                    if !call.message.dependency_charts.contains(&path) {
+                        call.message.dependency_charts.push(path);
+                        held.push(chart);
                     }
-                    call.message.dependency_charts.push(path);
-                    held.push(chart);
+                }
+                if held.len() == before {
+                    return Err(worker_error(TOOL, error));
                 }
                 // What a version range means is decided by its repository, not by our inputs.
                 reads.open.push("dependencies that were fetched".into());
             }
-            Some(Outcome::Error(error)) => return Err(worker_error(TOOL, error)),
+            Some(Outcome::Error(mut error)) => {
+                error.message = call.named(&error.message);
+                error.file = call.named(&error.file);
+                return Err(worker_error(TOOL, error));
+            }
             _ => {
                 return Err(Error::Worker {
                     what: TOOL.into(),
@@ -171,8 +205,18 @@ struct Prepared {
     message: HelmTemplate,
     /// Value files as written.
     values: Vec<String>,
+    /// Names of the files that were handed over as copies, and what they are copies of.
+    copies: Vec<(String, String)>,
     /// What was looked at, found or not.
     used: Reads,
+}
+
+impl Prepared {
+    /// A text of the worker, with the files under the names that their authors know.
+    fn named(&self, text: &str) -> String {
+        let copies = self.copies.iter();
+        copies.fold(text.to_owned(), |text, (file, name)| text.replace(file, name))
+    }
 }
 
 async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts) -> Result<Prepared> {
@@ -189,13 +233,47 @@ async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts
             location.dir.path.to_string(),
         ));
     };
-    let mut values_files = Vec::new();
-    let mut values = Vec::new();
     let mut used = Reads::default();
-    for written in &helm.value_files {
-        for file in value_files(location, request, charts, written, &mut used).await? {
-            values_files.push(file.path.display().to_string());
-            values.push(written.clone());
+    let mut copies = Vec::new();
+    let own = request.own.cloned().unwrap_or_default();
+    let mut written = Vec::new();
+    for text in &helm.value_files {
+        let place = place(location, request, text, own.value_files.contains(text))?;
+        written.push((text, place));
+    }
+    // A file that is named counts where it is named, not where a pattern finds it too; none counts twice.
+    let named: HashSet<&Place> = written
+        .iter()
+        .map(|(_, place)| place)
+        .filter(|place| !place.is_pattern())
+        .collect();
+    let (mut seen, mut values_files, mut values) = (HashSet::new(), Vec::new(), Vec::new());
+    for (text, place) in &written {
+        let (matching, pattern) = (matching(location, request, place, &mut used)?, place.is_pattern());
+        if pattern && matching.is_empty() && !helm.ignore_missing_value_files {
+            return Err(Error::Render {
+                tool: TOOL,
+                message: format!("values file glob {text:?} matched no files"),
+            });
+        }
+        for place in matching {
+            if pattern && named.contains(&place) || seen.contains(&place) {
+                continue;
+            }
+            match file(location, request, charts, &place, &mut used).await? {
+                Some(path) => {
+                    values_files.push(path.display().to_string());
+                    values.push(if pattern {
+                        place.to_string()
+                    } else {
+                        (*text).clone()
+                    });
+                    copies.push((file_name(&path), place.to_string()));
+                    seen.insert(place);
+                }
+                None if helm.ignore_missing_value_files => {}
+                None => return Err(missing(&place)),
+            }
         }
     }
     let mut parameters = Vec::new();
@@ -211,22 +289,17 @@ async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts
         });
     }
     for parameter in &helm.file_parameters {
-        let file = file(
-            location,
-            request,
-            charts,
-            &request.env.substitute(&parameter.path),
-            &mut used,
-        )
-        .await?;
-        let Some(file) = file else {
-            return Err(missing(location, &parameter.path));
+        let own = own.file_parameters.iter().any(|own| own.path == parameter.path);
+        let place = place(location, request, &parameter.path, own)?;
+        let Some(path) = file(location, request, charts, &place, &mut used).await? else {
+            return Err(missing(&place));
         };
         parameters.push(wire::HelmParameter {
             name: parameter.name.clone(),
-            value: file.path.display().to_string(),
+            value: path.display().to_string(),
             kind: ParameterKind::SetFile as i32,
         });
+        copies.push((file_name(&path), place.to_string()));
     }
     let or = |own: &str, other: &str| {
         if own.is_empty() {
@@ -260,6 +333,7 @@ async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts
     Ok(Prepared {
         message,
         values,
+        copies,
         used,
     })
 }
@@ -279,23 +353,31 @@ fn values_text(helm: &ApplicationSourceHelm) -> Result<String> {
     }
 }
 
-/// The files that one entry of `valueFiles` names; a glob may name several, or none.
-async fn value_files(
-    location: &Location<'_>,
-    request: &Request<'_>,
-    charts: &Charts,
-    written: &str,
-    used: &mut Reads,
-) -> Result<Vec<Resolved>> {
+/// Where the file is that a source names as `$ref/path`, URL, or path in its tree; `own`: the Application itself names it.
+fn place(location: &Location<'_>, request: &Request<'_>, written: &str, own: bool) -> Result<Place> {
     let text = request.env.substitute(&escape_ref(written, request.refs));
-    if !http::is_url(&text) && text.contains(['*', '?', '[']) {
-        return glob(location, request, &text, used);
+    if let Some(rest) = text.strip_prefix('$') {
+        let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let name = format!("${name}");
+        if !request.refs.contains_key(&name) {
+            return Err(Error::Source(format!(
+                "source referenced {name:?}, but no source has a 'ref' field defined"
+            )));
+        }
+        let path = TreePath::root().join_rooted(path)?;
+        return Ok(Place::Tree { of: Some(name), path });
     }
-    match file(location, request, charts, &text, used).await? {
-        Some(file) => Ok(vec![file]),
-        None if request.helm.ignore_missing_value_files => Ok(Vec::new()),
-        None => Err(missing(location, &text)),
+    if http::is_url(&text) {
+        let named_by = if own { NamedBy::Operator } else { NamedBy::Content };
+        return Ok(Place::Url { url: text, named_by });
     }
+    let path = location.dir.path.join_rooted(&text).map_err(|_| {
+        Error::path(
+            &text,
+            "error resolving helm value file: resolved to outside repository root",
+        )
+    })?;
+    Ok(Place::Tree { of: None, path })
 }
 
 /// `$ref/…` must survive the substitution of `$NAME`.
@@ -308,97 +390,93 @@ fn escape_ref(text: &str, refs: &BTreeMap<String, Tree>) -> String {
     }
 }
 
-fn missing(location: &Location<'_>, written: &str) -> Error {
-    let shown = match location.dir.path.join_rooted(written) {
-        Ok(path) if !written.starts_with('$') => path.to_string(),
-        _ => written.to_owned(),
-    };
+fn missing(place: &Place) -> Error {
     Error::Render {
         tool: TOOL,
-        message: format!("open {shown}: no such file or directory"),
+        message: format!("open {place}: no such file or directory"),
     }
 }
 
-/// One file: `$ref/path`, URL, or path in the tree.
+/// One file, handed over as a copy: it may lie outside of what was materialised.
 async fn file(
     location: &Location<'_>,
     request: &Request<'_>,
     charts: &Charts,
-    text: &str,
+    place: &Place,
     used: &mut Reads,
-) -> Result<Option<Resolved>> {
-    if let Some((name, tree, path)) = in_ref(request, text)? {
-        // That a file is absent is part of what the output depends on.
-        used.refs.push((name.to_owned(), path.clone()));
-        let Some(node) = tree.lookup(&path)? else {
-            return Ok(None);
-        };
-        return copy(tree, &node, request.scratch).map(Some);
-    }
-    if http::is_url(text) {
-        let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
-        let allowed = if request.schemes.is_empty() {
-            matches!(scheme.as_str(), "http" | "https")
-        } else {
-            request
-                .schemes
-                .iter()
-                .any(|one| one.eq_ignore_ascii_case(&scheme))
-        };
-        if !allowed || !matches!(scheme.as_str(), "http" | "https") {
-            return Err(Error::Source(format!(
-                "error resolving helm value file: the URL scheme '{scheme}' is not allowed"
-            )));
+) -> Result<Option<PathBuf>> {
+    match place {
+        Place::Tree { of, path } => {
+            // That a file is absent is part of what the output depends on.
+            let Some(tree) = tree_of(location, request, of.as_deref()) else {
+                return Ok(None);
+            };
+            used.note(of.as_deref(), path);
+            let Some(node) = tree.lookup(path)? else {
+                return Ok(None);
+            };
+            write(request.scratch, &tree.read_node(&node, MAX_VALUES)?).map(Some)
         }
-        let fetched = charts
-            .http()
-            .get(text, text, &crate::git::Credentials::default(), false, MAX_VALUES)
-            .await?;
-        used.open.push("a value file by URL".into());
-        let path = write(request.scratch, &fetched.body)?;
-        return Ok(Some(Resolved { path }));
-    }
-    let path = location.dir.path.join_rooted(text).map_err(|_| {
-        Error::path(
-            text,
-            "error resolving helm value file: resolved to outside repository root",
-        )
-    })?;
-    used.paths.push(path.clone());
-    let Some(node) = location.tree.lookup(&path)? else {
-        return Ok(None);
-    };
-    copy(location.tree, &node, request.scratch).map(Some)
-}
-
-/// `$name/path` when `$name` is a declared ref.
-fn in_ref<'a, 't>(request: &Request<'a>, text: &'t str) -> Result<Option<(&'t str, &'a Tree, TreePath)>> {
-    if !text.starts_with('$') {
-        return Ok(None);
-    }
-    let (name, rest) = text.split_once('/').unwrap_or((text, ""));
-    match request.refs.get(name) {
-        Some(tree) => Ok(Some((name, tree, TreePath::parse(rest)?))),
-        None => Err(Error::Source(format!(
-            "source referenced {name:?}, but no source has a 'ref' field defined"
-        ))),
+        Place::Url { url, named_by } => {
+            let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
+            let allowed = if request.schemes.is_empty() {
+                matches!(scheme.as_str(), "http" | "https")
+            } else {
+                request
+                    .schemes
+                    .iter()
+                    .any(|one| one.eq_ignore_ascii_case(&scheme))
+            };
+            if !allowed || !matches!(scheme.as_str(), "http" | "https") {
+                return Err(Error::Source(format!(
+                    "error resolving helm value file: the URL scheme '{scheme}' is not allowed"
+                )));
+            }
+            let owner = match named_by {
+                NamedBy::Operator => url,
+                NamedBy::Content => "",
+            };
+            let nobody = crate::git::Credentials::default();
+            let fetched = charts.http().get(url, owner, &nobody, false, MAX_VALUES).await?;
+            used.open.push("a value file by URL".into());
+            write(request.scratch, &fetched.body).map(Some)
+        }
     }
 }
 
-fn glob(
+fn tree_of<'a>(location: &Location<'a>, request: &Request<'a>, of: Option<&str>) -> Option<&'a Tree> {
+    match of {
+        None => Some(location.tree),
+        Some(name) => request.refs.get(name),
+    }
+}
+
+/// A place itself, or the places of all files that match it, sorted.
+fn matching(
     location: &Location<'_>,
     request: &Request<'_>,
-    text: &str,
+    place: &Place,
     used: &mut Reads,
-) -> Result<Vec<Resolved>> {
-    let (name, tree, path) = match in_ref(request, text)? {
-        Some((name, tree, path)) => (Some(name), tree, path),
-        None => (None, location.tree, location.dir.path.join_rooted(text)?),
+) -> Result<Vec<Place>> {
+    let Place::Tree { of, path } = place else {
+        return Ok(vec![place.clone()]);
+    };
+    if !place.is_pattern() {
+        return Ok(vec![place.clone()]);
+    }
+    let Some(tree) = tree_of(location, request, of.as_deref()) else {
+        return Ok(Vec::new());
     };
     let matcher = globset::GlobBuilder::new(path.as_str())
         .literal_separator(true)
         .build()
-        .map_err(|e| Error::Source(format!("failed to parse the glob {text:?}: {}", e.kind())))?
+        .map_err(|e| {
+            Error::Source(format!(
+                "failed to parse the glob {:?}: {}",
+                path.as_str(),
+                e.kind()
+            ))
+        })?
         .compile_matcher();
     // Nothing above the first component with a wildcard needs to be looked at.
     let mut base = TreePath::root();
@@ -408,28 +486,25 @@ fn glob(
         }
         base = base.child(part);
     }
-    match name {
-        Some(name) => used.refs.push((name.to_owned(), base.clone())),
-        None => used.paths.push(base.clone()),
-    }
+    used.note(of.as_deref(), &base);
     let Some(base) = tree.lookup(&base)?.filter(|node| node.is_dir) else {
         return Ok(Vec::new());
     };
-    let mut files = Vec::new();
-    for node in tree.walk(&base)? {
-        if matcher.is_match(node.path.as_str()) {
-            files.push(copy(tree, &node, request.scratch)?);
-        }
-    }
-    Ok(files)
+    let files = tree.walk(&base)?.into_iter();
+    Ok(files
+        .filter(|node| matcher.is_match(node.path.as_str()))
+        .map(|node| Place::Tree {
+            of: of.clone(),
+            path: node.path,
+        })
+        .collect())
 }
 
-/// Value files are handed over as copies: they may lie outside of what was materialised.
-fn copy(tree: &Tree, node: &Node, scratch: &Path) -> Result<Resolved> {
-    let data = tree.read_node(node, MAX_VALUES)?;
-    Ok(Resolved {
-        path: write(scratch, &data)?,
-    })
+/// The name of a copy, which says what is in it.
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 fn write(scratch: &Path, data: &[u8]) -> Result<PathBuf> {
@@ -469,6 +544,11 @@ async fn fetch_dependency(
             crate::git::url::display(&repo.repo),
             request.project
         )));
+    }
+    let mut repo = repo;
+    if repo.proxy.is_empty() {
+        repo.proxy.clone_from(&request.repo.proxy);
+        repo.no_proxy.clone_from(&request.repo.no_proxy);
     }
     let mut chart = access::chart(&repo, request.helm.pass_credentials)?;
     if !access::is_configured(&repo.repo, request.repos, request.repo_creds) {

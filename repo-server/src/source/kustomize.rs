@@ -205,7 +205,11 @@ fn message(location: &Location<'_>, request: &Request<'_>) -> Result<KustomizeBu
             .map(|image| request.env.substitute(image))
             .collect(),
         replicas,
-        common_labels: kustomize.common_labels.clone(),
+        common_labels: kustomize
+            .common_labels
+            .iter()
+            .map(|(k, v)| (k.clone(), request.env.substitute(v)))
+            .collect(),
         force_common_labels: kustomize.force_common_labels,
         label_without_selector: kustomize.label_without_selector,
         label_include_templates: kustomize.label_include_templates,

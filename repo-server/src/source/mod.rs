@@ -24,6 +24,16 @@ pub struct Reads {
     pub open: Vec<String>,
 }
 
+impl Reads {
+    /// Notes a path of the source's own tree, or of that of the source `$name`.
+    pub(crate) fn note(&mut self, of: Option<&str>, path: &TreePath) {
+        match of {
+            None => self.paths.push(path.clone()),
+            Some(name) => self.refs.push((name.to_owned(), path.clone())),
+        }
+    }
+}
+
 /// The objects of one source.
 #[derive(Debug)]
 pub struct Output {

@@ -30,6 +30,8 @@ pub struct Fetcher<'a> {
     pub http: &'a Http,
     /// Where trees are materialised.
     pub files: &'a Arc<Materialiser>,
+    /// The source's own repository.
+    pub own: &'a Repository,
     /// Configured repositories.
     pub repos: &'a [Repository],
     /// Credential templates.
@@ -81,7 +83,11 @@ impl Fetcher<'_> {
         let repo = access::find(&target.repo, self.repos, self.repo_creds);
         let mut access = access::git(&repo)?;
         if !access::is_configured(&target.repo, self.repos, self.repo_creds) {
-            access.named_by = NamedBy::Content;
+            match access::git(self.own) {
+                Ok(own) => access.take_over(&own),
+                // The source is no git repository.
+                Err(_) => access.named_by = NamedBy::Content,
+            }
         }
         if access.url.scheme() == crate::git::Scheme::File {
             return Err(Error::Source(

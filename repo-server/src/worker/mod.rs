@@ -156,9 +156,15 @@ impl Workers {
             if let Some(reads) = &mut reply.reads {
                 brought.translate(reads);
             }
-            if let Some(Outcome::Error(error)) = &mut reply.outcome {
-                brought.clean(&mut error.message);
-                brought.clean(&mut error.file);
+            match &mut reply.outcome {
+                Some(Outcome::Error(error)) => {
+                    brought.clean(&mut error.message);
+                    brought.clean(&mut error.file);
+                }
+                Some(Outcome::Rendered(rendered)) => {
+                    rendered.warnings.iter_mut().for_each(|text| brought.clean(text));
+                }
+                _ => {}
             }
         }
         drop(brought);

@@ -146,13 +146,18 @@ impl Brought {
         }
     }
 
-    /// Takes the slot's names out of a message.
+    /// Takes the slot's names out of a message: of a directory nothing is left, of a single file our name.
     pub(super) fn clean(&self, message: &mut String) {
-        for (_, place) in &self.places {
+        for (ours, place) in &self.places {
             let name = place.display().to_string();
-            if message.contains(&name) {
-                *message = message.replace(&format!("{name}/"), "").replace(&name, ".");
+            if !message.contains(&name) {
+                continue;
             }
+            let plain = match ours.file_name().and_then(std::ffi::OsStr::to_str) {
+                Some(file) if place.is_file() => file,
+                _ => ".",
+            };
+            *message = message.replace(&format!("{name}/"), "").replace(&name, plain);
         }
     }
 }
@@ -285,6 +290,9 @@ mod tests {
         let mut message = format!("open {}/x: no", call.chart_dir);
         brought.clean(&mut message);
         assert_eq!(message, "open chart/x: no");
+        let mut message = format!("failed to parse {}: no", call.values_files[0]);
+        brought.clean(&mut message);
+        assert_eq!(message, "failed to parse values.yaml: no");
         drop(brought);
         assert_eq!(fs::read_dir(slot.readable()).unwrap().count(), 0);
         let dir = slot.dir.clone();

@@ -88,6 +88,9 @@ async fn a_chart_is_found_by_version_or_range_and_downloaded_once() {
         ("1.2.3", "1.2.3", "old"),
         ("1.x", "1.10.0", "new"),
         ("~1.2", "1.2.3", "old"),
+        // To Helm a version without its last part is a range.
+        ("1.2", "1.2.3", "old"),
+        ("1", "1.10.0", "new"),
         ("", "1.10.0", "new"),
     ] {
         let manifests = fixture.renderer.manifests(&chart(&server, wanted)).await.unwrap();
@@ -190,6 +193,81 @@ async fn a_dependency_that_the_repository_lacks_is_fetched() {
             .contains("are not permitted in project 'default'"),
         "{error}"
     );
+}
+
+/// A chart with dependencies, and who may fetch them.
+fn umbrella(server: &Http, repo: &Repo) -> Request {
+    let mut request = request(repo, ApplicationSource::default());
+    request.source.path = "app".into();
+    request.repo_creds = vec![RepoCreds {
+        url: format!("http://{}", server.address),
+        username: "ada".into(),
+        password: "pass".into(),
+        ..RepoCreds::default()
+    }];
+    request
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_may_be_a_dependency_under_several_aliases() {
+    let server = repository(None).await;
+    let url = format!("http://{}/charts", server.address);
+    let entry =
+        |alias: &str| format!("- {{name: web, version: ~1.2, repository: \"{url}\", alias: {alias}}}\n");
+    let chart = format!(
+        "apiVersion: v2\nname: umbrella\nversion: 0.1.0\ndependencies:\n{}{}",
+        entry("one"),
+        entry("two")
+    );
+    let values = "one: {text: first}\ntwo: {text: second}\n";
+    let repo = Repo::with(&[("app/Chart.yaml", &chart), ("app/values.yaml", values)]);
+    let objects = Fixture::new().render(&umbrella(&server, &repo)).await.unwrap();
+    let mut texts: Vec<&str> = objects
+        .iter()
+        .filter_map(|o| o["data"]["text"].as_str())
+        .collect();
+    texts.sort_unstable();
+    assert_eq!(texts, ["first", "second"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dependencies_are_those_of_the_lock() {
+    let server = repository(None).await;
+    let url = format!("http://{}/charts", server.address);
+    let chart = format!(
+        "apiVersion: v2\nname: umbrella\nversion: 0.1.0\ndependencies:\n- {{name: web, version: 1.x, repository: \"{url}\"}}\n"
+    );
+    // The digest as Helm makes it: of what Chart.yaml wants and what the lock has.
+    let entry = |version: &str| serde_json::json!({"name": "web", "version": version, "repository": url});
+    let both = format!(
+        "[[{{\"name\":\"web\",\"version\":\"1.x\",\"repository\":\"{url}\"}}],[{{\"name\":\"web\",\"version\":\"1.2.3\",\"repository\":\"{url}\"}}]]"
+    );
+    let lock = format!(
+        "dependencies: [{}]\ndigest: sha256:{}\ngenerated: \"2026-01-02T03:04:05Z\"\n",
+        entry("1.2.3"),
+        sha256(both.as_bytes())
+    );
+    let stale = lock.replace("1.2.3", "1.10.0");
+    let fixture = Fixture::new();
+    for (lock, text) in [
+        (None, Some("new")),
+        (Some(&lock), Some("old")),
+        (Some(&stale), None),
+    ] {
+        let mut files = vec![("app/Chart.yaml", chart.as_str())];
+        files.extend(lock.map(|lock| ("app/Chart.lock", lock.as_str())));
+        let repo = Repo::with(&files);
+        match (fixture.render(&umbrella(&server, &repo)).await, text) {
+            (Ok(objects), Some(text)) => assert_eq!(objects[0]["data"]["text"], text),
+            (Err(error), None) => assert!(
+                error
+                    .to_string()
+                    .contains("the lock file (Chart.lock) is out of sync"),
+                "{error}"
+            ),
+            (outcome, _) => panic!("{lock:?}: {outcome:?}"),
+        }
+    }
 }
 
 /// What a registry with one chart answers whoever may read it.

@@ -62,10 +62,26 @@ async fn every_parameter_is_part_of_the_key() {
         ("credentials", |r| r.repo.password = "secret".into()),
         ("other credentials", |r| r.repo.password = "secrets".into()),
         ("user", |r| r.repo.username = "me".into()),
+        ("name of the repository", |r| r.repo.name = "mine".into()),
+        ("proxy", |r| r.repo.proxy = "http://proxy.example.com".into()),
+        ("way around the proxy", |r| r.repo.no_proxy = "example.com".into()),
         ("permitted repositories", |r| r.permitted_repos = vec!["*".into()]),
         ("dependency repositories", |r| {
             r.repos.push(Repository {
                 repo: "https://example.com".into(),
+                ..Repository::default()
+            });
+        }),
+        ("the same as a template", |r| {
+            r.repo_creds.push(RepoCreds {
+                url: "https://example.com".into(),
+                ..RepoCreds::default()
+            });
+        }),
+        ("name of a dependency's repository", |r| {
+            r.repos.push(Repository {
+                repo: "https://example.com".into(),
+                name: "stable".into(),
                 ..Repository::default()
             });
         }),

@@ -311,6 +311,29 @@ async fn https_needs_the_authority_of_the_server_and_gives_our_own_certificate()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn certificates_that_an_administrator_adds_count_at_the_next_request() {
+    let authority = Authority::new();
+    let server = support::Http::start(Some(authority.server_config(false)), |_| answer(200, "open")).await;
+    let url = format!("https://localhost:{}/index.yaml", server.address.port());
+    let trust = tempfile::tempdir().unwrap();
+    let store = TrustStore {
+        tls_dir: trust.path().to_owned(),
+        known_hosts: "/nonexistent".into(),
+    };
+    let http = Http::new(store, Egress::open(), Duration::from_secs(20));
+    let nobody = Credentials::default();
+    let get = async || {
+        http.get(&url, &url, &nobody, false, 100)
+            .await
+            .map(|got| got.body)
+    };
+    let error = get().await.unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+    std::fs::write(trust.path().join("localhost"), &authority.ca).unwrap();
+    assert_eq!(get().await.unwrap(), b"open");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_never_answers_is_given_up() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/x", listener.local_addr().unwrap());

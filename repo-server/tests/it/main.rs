@@ -19,4 +19,5 @@ mod replicas;
 mod service;
 mod shared_cache;
 mod signatures;
+mod sources;
 mod support;

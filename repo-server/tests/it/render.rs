@@ -110,7 +110,7 @@ pub(crate) fn request(repo: &Repo, source: ApplicationSource) -> Request {
     }
 }
 
-fn at(path: &str) -> ApplicationSource {
+pub(crate) fn at(path: &str) -> ApplicationSource {
     ApplicationSource {
         path: path.into(),
         ..ApplicationSource::default()

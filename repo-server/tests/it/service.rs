@@ -342,6 +342,19 @@ async fn a_change_elsewhere_is_none_for_the_paths_of_an_application() {
             .unwrap()
             .changes
     );
+    // A branch that was written anew has no such commit any more.
+    let gone = UpdateRevisionForPathsRequest {
+        synced_revision: "0123456789".repeat(4),
+        ..ask(&["app"])
+    };
+    assert!(
+        running
+            .client
+            .update_revision_for_paths(gone)
+            .await
+            .unwrap()
+            .changes
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,7 +48,10 @@ pub(super) fn split_from(text: &str, first_line: usize) -> Result<Vec<Part<'_>>,
 }
 
 /// The text of a file. A byte order mark says which encoding it has; without one it is UTF-8.
-pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
+///
+/// # Errors
+/// When it is not valid in that encoding.
+pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
     let utf16 = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = bytes
             .chunks(2)

@@ -27,12 +27,12 @@ func mergeValues(request *wire.HelmTemplate, read *reads.Set) (merged map[string
 			return nil, nil, err
 		}
 		for _, key := range manifest.Repeated(text) {
-			told = append(told, filepath.Base(path)+": "+key)
+			told = append(told, path+": "+key)
 		}
 		values, err := loader.LoadValues(bytes.NewReader(text))
 		if err != nil {
 			return nil, nil, fail.New(wire.Error_VALUES, fmt.Sprintf("failed to parse %s: %s", path, err)).
-				At(filepath.Base(path), manifest.Line(err))
+				At(path, manifest.Line(err))
 		}
 		merged = loader.MergeMaps(merged, values)
 	}

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// Largest imported file.
-const MAX_IMPORT: u64 = 32 << 20;
+pub(super) const MAX_IMPORT: u64 = 32 << 20;
 /// Imports of one program.
 const MAX_IMPORTS: usize = 10_000;
 /// Largest message from the evaluator.
@@ -68,7 +68,7 @@ impl Program {
         let variables = |list: &[JsonnetVar]| {
             list.iter()
                 .map(|one| Variable {
-                    name: env.substitute(&one.name),
+                    name: one.name.clone(),
                     value: env.substitute(&one.value),
                     code: one.code,
                 })
