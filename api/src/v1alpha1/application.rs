@@ -264,3 +264,47 @@ pub struct ManagedNamespaceMetadata {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(url: &str) -> ApplicationSource {
+        ApplicationSource {
+            repo_url: url.into(),
+            ..ApplicationSource::default()
+        }
+    }
+
+    #[test]
+    fn sources_win_over_source() {
+        let mut spec = ApplicationSpec {
+            source: Some(source("one")),
+            ..ApplicationSpec::default()
+        };
+        assert_eq!(spec.effective_sources(), [source("one")]);
+        assert!(!spec.has_multiple_sources());
+        spec.sources = vec![source("two")];
+        assert_eq!(spec.effective_sources(), [source("two")]);
+        assert!(spec.has_multiple_sources());
+    }
+
+    #[test]
+    fn a_hydrator_makes_its_own_source() {
+        let mut spec = ApplicationSpec {
+            source: Some(source("one")),
+            ..ApplicationSpec::default()
+        };
+        let mut hydrator = SourceHydrator::default();
+        hydrator.dry_source.repo_url = "dry".into();
+        hydrator.sync_source.target_branch = "env/prod".into();
+        hydrator.sync_source.path = "app".into();
+        spec.source_hydrator = Some(hydrator);
+        let expected = ApplicationSource {
+            target_revision: "env/prod".into(),
+            path: "app".into(),
+            ..source("dry")
+        };
+        assert_eq!(spec.effective_sources(), [expected]);
+    }
+}
