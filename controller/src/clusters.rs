@@ -5,7 +5,7 @@
 //! Secret goes or it is not ours any longer. A Secret that changes its address or credentials starts its cluster anew and
 //! leaves the others alone; one that cannot be read is an error for those who want that cluster.
 //!
-//! - `secret`: what a Secret says; - `cluster`: what is known of one cluster; - `failure`: what is not.
+//! `secret` is what a Secret says, `cluster` what is known of one cluster, `failure` what is not.
 
 mod cluster;
 mod failure;
@@ -381,6 +381,16 @@ impl Clusters {
             .entries
             .get(server)
             .is_some_and(|entry| (self.owns)(&entry.info))
+    }
+
+    /// Whether Applications with this destination are ours to write to: those of a cluster that we look after, or those without one.
+    pub fn owns_destination(&self, destination: &ApplicationDestination) -> bool {
+        let holder = self.holder_of(destination);
+        if holder == NO_CLUSTER {
+            self.owns_homeless()
+        } else {
+            self.owns(&holder)
+        }
     }
 
     /// All clusters that are being followed.

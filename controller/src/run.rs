@@ -461,7 +461,11 @@ async fn operate(ctx: &Arc<Context>, operations: &Queue, memories: &Memories, wo
     };
     // What was remembered under another epoch, or before another shard had the cluster, is void.
     let epoch = ctx.epoch(&app);
-    if ctx.ownership.is_some() && epoch.is_none() {
+    let ours = match ctx.ownership {
+        Some(_) => epoch.is_some(),
+        None => ctx.clusters.owns_destination(&app.spec.destination),
+    };
+    if !ours {
         memories.lock().remove(key);
         return;
     }
