@@ -27,7 +27,7 @@ use super::apply::Writer;
 use super::desk::Desk;
 use super::{AGAIN, journal, result};
 use crate::apps::{self, Project};
-use crate::clusters::Cluster;
+use crate::clusters::{Cluster, Status};
 use crate::queue::Refresh;
 use crate::reconcile::{self, Compared, Managed, Request, compare_for};
 use crate::settings::Settings;
@@ -55,9 +55,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// True if it belongs to the attempt that is at work.
+    /// True if it belongs to the attempt that is at work, and to the cluster that this goes to, as that is followed now: what was
+    /// known of one that has been stopped, or started anew with other credentials, never changes again.
     pub(super) fn is_of(&self, desk: &Desk<'_>) -> bool {
+        let cluster = self.cluster();
+        let server = desk.ctx.clusters.server_of(&desk.app.spec.destination);
         self.attempt == attempt(desk)
+            && server.as_deref() == Some(cluster.server())
+            && cluster.status() != Status::Stopped
     }
 
     pub(super) fn cluster(&self) -> &Cluster {

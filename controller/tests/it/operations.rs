@@ -1,8 +1,13 @@
 //! Operations against a real API server. The manifests come with the operation, so no repo-server is needed.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use argosy_controller::Args;
+use argosy_controller::{Args, Surroundings};
+use argosy_kube_io::ClusterAuth;
+use argosy_runtime::clock;
+use argosy_runtime::tasks::Tasks;
+use argosy_shard_coordinator::own;
 use argosy_test_cluster::api::{Api, Kind, kinds};
 use argosy_test_cluster::{Binaries, Cluster as ControlPlane};
 use clap::Parser as _;
@@ -49,6 +54,8 @@ fn operations_on_a_real_cluster() {
         the_server_applies_when_asked_and_takes_over_what_was_applied_before(&world).await;
         a_failure_is_tried_again(&world).await;
         deletion_goes_backwards_through_the_waves(&world).await;
+        a_fixed_shard_leaves_the_operations_of_others_alone(&world, &server).await;
+        an_operation_goes_on_when_its_cluster_is_followed_anew(&world).await;
     });
 }
 
@@ -68,35 +75,47 @@ impl World {
         for crd in argosy_api::crds() {
             api.apply(kinds::CRD, &crd).await.unwrap();
         }
-        let namespace =
-            |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        api.apply(kinds::NAMESPACE, &namespace(NAMESPACE)).await.unwrap();
+        let world = World { api };
+        let args = world.control_plane(NAMESPACE, server).await;
+        tokio::spawn(async move { argosy_controller::run(args).await.unwrap() });
+        world
+    }
+
+    /// A control plane's namespace with its project, and how a controller of it is started.
+    async fn control_plane(&self, name: &str, server: &ControlPlane) -> Args {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        self.api.apply(kinds::NAMESPACE, &namespace).await.unwrap();
         let project = json!({
             "apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
-            "metadata": {"name": "default", "namespace": NAMESPACE},
+            "metadata": {"name": "default", "namespace": name},
             "spec": {
                 "sourceRepos": ["*"],
                 "destinations": [{"server": "*", "namespace": "*"}],
                 "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
             },
         });
-        patiently(async || api.apply(kinds::PROJECT, &project).await.ok()).await;
+        patiently(async || self.api.apply(kinds::PROJECT, &project).await.ok()).await;
         let arguments = [
             "controller".to_owned(),
-            format!("--namespace={NAMESPACE}"),
+            format!("--namespace={name}"),
             format!("--kubeconfig={}", server.kubeconfig().display()),
             "--repo-server=127.0.0.1:1".to_owned(),
             "--metrics-port=0".to_owned(),
             "--tree-port=0".to_owned(),
             "--sync-wave-delay-seconds=0".to_owned(),
         ];
-        let args = Command::parse_from(arguments).args;
-        tokio::spawn(async move { argosy_controller::run(args).await.unwrap() });
-        World { api }
+        Command::parse_from(arguments).args
     }
 
     /// An Application whose namespace is its name.
     async fn application(&self, name: &str) {
+        self.application_of(name, json!({"server": "https://kubernetes.default.svc"}))
+            .await;
+    }
+
+    /// The same for another cluster, or one that is named otherwise.
+    async fn application_of(&self, name: &str, mut destination: Value) {
+        destination["namespace"] = name.into();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         self.api.apply(kinds::NAMESPACE, &namespace).await.unwrap();
         let app = json!({
@@ -105,7 +124,7 @@ impl World {
             "spec": {
                 "project": "default",
                 "source": {"repoURL": "https://git.example.com/shop.git", "path": "app"},
-                "destination": {"server": "https://kubernetes.default.svc", "namespace": name},
+                "destination": destination,
             },
         });
         self.api.create(kinds::APPLICATION, &app).await.unwrap();
@@ -986,4 +1005,97 @@ async fn deletion_goes_backwards_through_the_waves(world: &World) {
             .unwrap()
             .is_some()
     );
+}
+
+fn cluster_secret(namespace: &str, name: &str, fields: Value) -> Value {
+    let labels = json!({"argocd.argoproj.io/secret-type": "cluster"});
+    let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": fields})
+}
+
+/// The others may be Argo CD's.
+async fn a_fixed_shard_leaves_the_operations_of_others_alone(world: &World, server: &ControlPlane) {
+    const CONTROL_PLANE: &str = "argocd-fixed";
+    let args = world.control_plane(CONTROL_PLANE, server).await;
+    // Nobody listens there, so that what is asked for comes to an end soon.
+    let away = "https://127.0.0.1:1";
+    let secret = json!({"name": "away", "server": away, "shard": "1", "config": "{}"});
+    let secret = cluster_secret(CONTROL_PLANE, "away", secret);
+    world.api.create(kinds::SECRET, &secret).await.unwrap();
+    for (name, destination) in [("theirs", "https://kubernetes.default.svc"), ("ours", away)] {
+        let app = json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
+            "metadata": {"name": name, "namespace": CONTROL_PLANE},
+            "spec": {
+                "project": "default",
+                "source": {"repoURL": "https://git.example.com/shop.git", "path": "app"},
+                "destination": {"server": destination, "namespace": "default"},
+            },
+            "operation": {
+                "sync": {"manifests": [config_map("a", json!({})).to_string()]},
+                "initiatedBy": {"username": "admin"},
+            },
+        });
+        world.api.create(kinds::APPLICATION, &app).await.unwrap();
+    }
+    let env = |name: &str| match name {
+        "ARGOSY_SHARDING" => Some("fixed".to_owned()),
+        "ARGOCD_CONTROLLER_REPLICAS" => Some("2".to_owned()),
+        "ARGOCD_CONTROLLER_SHARD" => Some("1".to_owned()),
+        _ => None,
+    };
+    let around = Surroundings {
+        auth: ClusterAuth::kubeconfig(Some(&server.kubeconfig()), None)
+            .await
+            .unwrap(),
+        shard: own::read(env, "host").unwrap(),
+        repo: None,
+        clock: Arc::new(clock::System),
+    };
+    let tasks = Tasks::new();
+    let its = tasks.clone();
+    let started = tokio::spawn(async move { argosy_controller::start(args, around, &its).await });
+    started.await.unwrap().unwrap();
+    let app = async |name: &str| {
+        let app = world.api.get(kinds::APPLICATION, CONTROL_PLANE, name).await;
+        app.unwrap().unwrap()
+    };
+    let ours = patiently(async || Some(app("ours").await).filter(is_over)).await;
+    assert_eq!(
+        said(&ours["status"]["operationState"]).0,
+        "Error",
+        "it cannot be reached"
+    );
+    let theirs = app("theirs").await;
+    assert!(theirs["operation"].is_object(), "{theirs:#}");
+    assert!(theirs["status"]["operationState"].is_null(), "{theirs:#}");
+    tasks.stop();
+}
+
+/// What was known of it before never changes again.
+async fn an_operation_goes_on_when_its_cluster_is_followed_anew(world: &World) {
+    world.application("anew").await;
+    let manifests = [hook_pod("migrate", "HookSucceeded"), config_map("a", json!({}))];
+    world.ask("anew", &manifests, json!({})).await;
+    let waiting = "waiting for completion of hook /Pod/migrate";
+    world
+        .state("anew", waiting, |app| {
+            app["status"]["operationState"]["message"] == waiting
+        })
+        .await;
+    let secret = json!({"name": "renamed", "server": "https://kubernetes.default.svc", "config": "{}"});
+    let secret = cluster_secret(NAMESPACE, "renamed", secret);
+    world.api.create(kinds::SECRET, &secret).await.unwrap();
+    // Who names it as the Secret does is synced once the Secret counts.
+    world.application_of("told", json!({"name": "renamed"})).await;
+    patiently(async || {
+        let state = world.sync("told", &[config_map("a", json!({}))], json!({})).await;
+        (said(&state).0 == "Succeeded").then_some(())
+    })
+    .await;
+    let done = json!({"status": {"phase": "Succeeded"}});
+    let written = world.api.patch_status(PODS, "anew", "migrate", &done).await;
+    written.unwrap();
+    let state = world.end("anew").await;
+    assert_eq!(said(&state), ("Succeeded", "successfully synced (all tasks run)"));
 }
