@@ -16,7 +16,7 @@ pub enum Error {
 }
 
 /// `$name` → where its files are, for each source that has a name: at its exact revision where `revisions`, which go by position, give
-/// one, so that a rollback takes the files of then.
+/// one, so that a rollback takes the files of then. Of one source alone nobody takes files, whatever it is called.
 ///
 /// # Errors
 /// When a name is none, or two sources have the same.
@@ -26,6 +26,9 @@ pub fn targets(
     repository: impl Fn(&str) -> Repository,
 ) -> Result<BTreeMap<String, RefTarget>, Error> {
     let mut targets = BTreeMap::new();
+    if sources.len() < 2 {
+        return Ok(targets);
+    }
     let named = sources.iter().enumerate();
     for (index, source) in named.filter(|(_, source)| !source.r#ref.is_empty()) {
         let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -91,7 +94,11 @@ mod tests {
             Error::Twice
         );
         for name in ["a/b", "$a", "a b", "ä", "a."] {
-            assert_eq!(error(&[source("a", name, "")]), Error::Name(name.into()));
+            assert_eq!(
+                error(&[source("a", name, ""), source("b", "", "")]),
+                Error::Name(name.into())
+            );
+            assert!(of(&[source("a", name, "")], &[]).unwrap().is_empty());
         }
         assert!(
             of(
