@@ -248,9 +248,15 @@ impl Front {
                     // What is wrong with a body is taken for a defect on this way.
                     true => match body.collect().await {
                         Ok(body) => Body::new(Full::new(body.to_bytes())),
-                        Err(_) => return refusal.into_http(),
+                        Err(error) => {
+                            web::count_excess(&*error);
+                            return refusal.into_http();
+                        }
                     },
-                    false => Body::new(body.map_err(move |_| refusal.clone())),
+                    false => Body::new(body.map_err(move |error| {
+                        web::count_excess(&*error);
+                        refusal.clone()
+                    })),
                 };
                 Request::from_parts(parts, body)
             }

@@ -177,9 +177,7 @@ async fn read(body: Incoming, max: usize) -> Result<Bytes, Status> {
     match tokio::time::timeout(READ_TIMEOUT, reading).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) => {
-            if error.is::<LengthLimitError>() {
-                bounds::exceeded(Limit::RequestBody);
-            }
+            count_excess(&*error);
             Err(Status::invalid_argument(format!(
                 "read the body, of at most {max} bytes: {error}"
             )))
@@ -188,6 +186,13 @@ async fn read(body: Incoming, max: usize) -> Result<Bytes, Status> {
             "read the body: it was not sent within {} s",
             READ_TIMEOUT.as_secs()
         ))),
+    }
+}
+
+/// A body that is refused for its length is counted.
+pub(crate) fn count_excess(error: &(dyn std::error::Error + Send + Sync + 'static)) {
+    if error.is::<LengthLimitError>() {
+        bounds::exceeded(Limit::RequestBody);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use argosy_runtime::bounds::{self, Class};
+use argosy_runtime::bounds::{self, Class, Limit};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use serde_json::json;
@@ -110,6 +110,7 @@ fn who_is_not_known_is_not_listened_to_for_long() {
         let size: usize = 128 << 20;
         let mut frame = vec![0];
         frame.extend(u32::try_from(size).unwrap().to_be_bytes());
+        let before = bounds::times_exceeded(Limit::RequestBody);
         for (path, kind, head) in [
             ("/api/v1/applications", "application/json", Vec::new()),
             (
@@ -132,6 +133,7 @@ fn who_is_not_known_is_not_listened_to_for_long() {
             let taken = taken.load(Ordering::Relaxed);
             assert!(taken < size / 4, "{path}: {taken} bytes were taken of a stranger");
         }
+        assert!(bounds::times_exceeded(Limit::RequestBody) > before);
         // Those who log in have enough.
         assert!(log_in(&world.channel, "admin", ADMIN_PASSWORD).await.is_ok());
     });
