@@ -184,6 +184,31 @@ where
     }
 }
 
+/// A message is held whole before anybody is asked who sent it: who is not known, and why that is `refusal` says, has little to say.
+async fn of_stranger(
+    request: Request<Incoming>,
+    refusal: Status,
+    web: bool,
+) -> Result<Request<Body>, Status> {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, STRANGERS_BODY_LEN_MAX);
+    let body = match web {
+        // What is wrong with a body is taken for a defect on this way.
+        true => match body.collect().await {
+            Ok(body) => Body::new(Full::new(body.to_bytes())),
+            Err(error) => {
+                web::count_excess(&*error);
+                return Err(refusal);
+            }
+        },
+        false => Body::new(body.map_err(move |error| {
+            web::count_excess(&*error);
+            refusal.clone()
+        })),
+    };
+    Ok(Request::from_parts(parts, body))
+}
+
 impl Front {
     async fn answer(&self, request: Request<Incoming>, security: Security) -> Response<Body> {
         let outcome = caught(self.dispatch(request, security)).await;
@@ -238,28 +263,12 @@ impl Front {
         }
         let refusal = identity.0.as_ref().err().cloned();
         request.extensions_mut().insert(identity);
-        // A message is held whole before anybody is asked who sent it: who is not known has little to say.
         let request = match refusal {
             None => request.map(Body::new),
-            Some(refusal) => {
-                let (parts, body) = request.into_parts();
-                let body = Limited::new(body, STRANGERS_BODY_LEN_MAX);
-                let body = match web {
-                    // What is wrong with a body is taken for a defect on this way.
-                    true => match body.collect().await {
-                        Ok(body) => Body::new(Full::new(body.to_bytes())),
-                        Err(error) => {
-                            web::count_excess(&*error);
-                            return refusal.into_http();
-                        }
-                    },
-                    false => Body::new(body.map_err(move |error| {
-                        web::count_excess(&*error);
-                        refusal.clone()
-                    })),
-                };
-                Request::from_parts(parts, body)
-            }
+            Some(refusal) => match of_stranger(request, refusal, web).await {
+                Ok(request) => request,
+                Err(refusal) => return refusal.into_http(),
+            },
         };
         let response = match web {
             true => {
