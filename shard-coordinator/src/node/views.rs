@@ -52,9 +52,12 @@ impl Node {
     /// The known shards, and how each stands.
     pub fn shards(&self, now: Time) -> impl Iterator<Item = (&ShardLease, Live)> {
         self.shards.values().map(move |seen| {
+            // Others may renew more seldom than this process.
+            let its = seen.object.expiry().saturating_sub(self.timing.margin);
+            let due = its.max(self.timing.duration);
             let live = match () {
                 () if seen.object.over => Live::Over,
-                () if now.saturating_sub(seen.since) >= self.timing.duration => Live::Silent,
+                () if now.saturating_sub(seen.since) >= due => Live::Silent,
                 () => Live::Alive,
             };
             (&seen.object, live)
