@@ -669,9 +669,14 @@ impl Clusters {
                 servers.sort();
             }
         }
+        if changed.is_empty() {
+            return;
+        }
         for server in changed {
             self.sink.cluster_changed(&server);
         }
+        // A Secret may ask for another shard than before.
+        self.ownership_changed();
     }
 
     /// What the Secrets say, by URL. Of two Secrets for one URL the older counts.

@@ -95,7 +95,7 @@ impl World {
             namespace: NAMESPACE.to_owned(),
             sink: told.clone(),
             rules: rules("app"),
-            owns: Arc::new(|_| true),
+            owns: Arc::new(|info| info.shard != Some(1)),
             fence: None,
             policy: auth::Policy::default(),
             pace: Pace::default(),
@@ -586,12 +586,36 @@ async fn clusters_come_and_go_with_their_secrets(world: &World, server: &Control
     .await;
     synced(&world.clusters.resolve(&by_server(&url)).unwrap()).await;
 
+    // Nothing but its owner changes: it is not followed here any longer.
+    let moved = json!({"stringData": {"shard": "1"}});
+    let patch = Patch::Merge(&moved);
+    world
+        .target
+        .patch(&api::secrets(), NAMESPACE, "second", patch, &world.write)
+        .await
+        .unwrap();
+    until("the cluster to be another shard's", || {
+        world.clusters.get(&url).is_none()
+    })
+    .await;
+    assert!(matches!(
+        world.clusters.resolve(&by_server(&url)),
+        Err(DestinationError::NotOwned { .. })
+    ));
+    assert!(!world.clusters.owns_destination(&by_server(&url)));
+    assert!(
+        world
+            .clusters
+            .owns_destination(&by_server(auth::IN_CLUSTER_SERVER))
+    );
+    assert!(world.clusters.owns_destination(&by_name("nowhere")));
+
     world
         .target
         .delete(&api::secrets(), NAMESPACE, "second", &Delete::default())
         .await
         .unwrap();
-    until("the cluster to be gone", || world.clusters.get(&url).is_none()).await;
+    until("the cluster to be gone", || world.clusters.info(&url).is_none()).await;
     assert!(matches!(
         world.clusters.resolve(&by_server(&url)),
         Err(DestinationError::UnknownServer { .. })
