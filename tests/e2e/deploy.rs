@@ -99,6 +99,14 @@ fn what_may_be_left_out_may_be_null() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_chart_may_be_a_part_of_another_that_switches_it_on() -> Result<()> {
+    let alone = render("chart/argosy", &[])?;
+    let part = render("chart/argosy", &["enabled=true", "global.region=north"])?;
+    assert_eq!(part, alone);
+    Ok(())
+}
+
 /// Where no two may be on one node, one more than there are nodes has no place.
 #[test]
 fn replicas_on_nodes_of_their_own_are_replaced_without_one_more() -> Result<()> {
