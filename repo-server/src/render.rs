@@ -325,6 +325,10 @@ impl Renderer {
         if choice.looked {
             output.reads.paths.push(dir.path.clone());
         }
+        if dir.path != located.path {
+            // A link, which may lead elsewhere in another commit.
+            output.reads.paths.push(located.path.clone());
+        }
         output
             .reads
             .paths

@@ -44,8 +44,12 @@ pub(crate) fn renderer_of(
     metrics: Metrics,
 ) -> Result<Renderer> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    private(&cache_dir.join("scratch"))?;
+    // Free of links: tools tell what they read by names without any, and we find them by ours.
+    let cache_dir = cache_dir
+        .canonicalize()
+        .map_err(|e| Error::io(format!("failed to open {}", cache_dir.display()), e))?;
     let scratch = cache_dir.join("scratch");
-    private(&scratch)?;
     let slots = cache_dir.join("slots");
     private(&slots)?;
     let child = args

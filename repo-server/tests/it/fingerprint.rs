@@ -255,6 +255,67 @@ async fn a_kustomization_depends_on_its_bases_and_on_nothing_beside_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_is_known_where_the_caches_lie_behind_a_link() {
+    let repo = Repo::with(&[
+        ("k/kustomization.yaml", "resources: [a.yaml]\n"),
+        ("k/a.yaml", &config_map("a", "b")),
+        ("other/x", "1"),
+    ]);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("real")).unwrap();
+    std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
+    let (fixture, request) = (Fixture::at(&dir.path().join("link")), request(&repo, at("k")));
+    assert!(!renders_anew(&fixture, &request, &repo, &[("other/x", "2")]).await);
+    assert!(renders_anew(&fixture, &request, &repo, &[("k/a.yaml", &config_map("a", "c"))]).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_leads_elsewhere_is_another_input() {
+    let chart = "apiVersion: v2\nname: chart\nversion: 1.0.0\n";
+    let umbrella = "apiVersion: v2\nname: umbrella\nversion: 1.0.0\n\
+                    dependencies:\n- {name: chart, version: 1.x, repository: \"file://../part\"}\n";
+    let repo = Repo::with(&[
+        ("over/kustomization.yaml", "resources: [base, file.yaml]\n"),
+        ("over/file-one", &config_map("file", "file-one")),
+        ("over/file-two", &config_map("file", "file-two")),
+        ("base-one/kustomization.yaml", "resources: [a.yaml]\n"),
+        ("base-one/a.yaml", &config_map("base", "base-one")),
+        ("base-two/kustomization.yaml", "resources: [a.yaml]\n"),
+        ("base-two/a.yaml", &config_map("base", "base-two")),
+        ("chart-one/Chart.yaml", chart),
+        ("chart-one/templates/a.yaml", &config_map("chart", "chart-one")),
+        ("chart-two/Chart.yaml", chart),
+        ("chart-two/templates/a.yaml", &config_map("chart", "chart-two")),
+        ("umbrella/Chart.yaml", umbrella),
+    ]);
+    let link = |place: &str, target: &str| {
+        let place = repo.path().join(place);
+        let _ = std::fs::remove_file(&place);
+        std::os::unix::fs::symlink(target, place).unwrap();
+        repo.commit(&[]);
+    };
+    link("over/base", "../base-one");
+    let fixture = Fixture::new();
+    for (path, place, target) in [
+        ("over", "over/file.yaml", "file-"),
+        ("over", "over/base", "../base-"),
+        ("source", "source", "chart-"),
+        ("umbrella", "part", "chart-"),
+    ] {
+        for which in ["one", "two"] {
+            let target = format!("{target}{which}");
+            link(place, &target);
+            let manifests = rendered(&fixture, &request(&repo, at(path)))
+                .await
+                .manifests
+                .concat();
+            let text = target.trim_start_matches("../");
+            assert!(manifests.contains(text), "{place}, {target}: {manifests}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_made_by_chance_is_made_anew_at_each_commit_and_only_then() {
     let repo = Repo::with(&[
         ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),

@@ -95,12 +95,17 @@ func addLocal(loaded *chart.Chart, place place, read *reads.Set) error {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(place.chart, path)
 		}
-		path, err := filepath.EvalSymlinks(path)
+		named := filepath.Clean(path)
+		path, err := filepath.EvalSymlinks(named)
 		if err != nil {
 			return fail.New(wire.Error_CHART, fmt.Sprintf("dependency %s: directory %s not found", dependency.Name, dependency.Repository)).At("Chart.yaml", 0)
 		}
 		if !confine.Inside(place.root, path) {
 			return fail.New(wire.Error_IO, fmt.Sprintf("dependency %s: %s leads out of the tree", dependency.Name, dependency.Repository))
+		}
+		if named != path && confine.Inside(place.root, named) {
+			// A link, which may lead elsewhere in another tree.
+			read.Tree(named)
 		}
 		found, err := loadChart(place.root, path, read)
 		if err != nil {

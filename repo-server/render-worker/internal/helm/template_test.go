@@ -429,6 +429,21 @@ func TestDependencyInTheTreeIsUsed(t *testing.T) {
 	}
 }
 
+func TestALinkToADependencyIsAmongWhatWasRead(t *testing.T) {
+	root := testtree.Write(t, testtree.With(shared, map[string]string{"web/Chart.yaml": parent + "file://../linked\n"}))
+	if err := os.Symlink("shared", filepath.Join(root, "linked")); err != nil {
+		t.Fatal(err)
+	}
+	read := &reads.Set{}
+	if _, err := Template(&wire.HelmTemplate{ChartDir: filepath.Join(root, "web"), TreeRoot: root, ReleaseName: "rel"}, read); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join(root, "linked"), filepath.Join(root, "shared"), filepath.Join(root, "web")}
+	if !slices.Equal(read.Wire().GetTrees(), want) {
+		t.Fatalf("%v", read.Wire())
+	}
+}
+
 func greets(t *testing.T, rendered *wire.Rendered) {
 	t.Helper()
 	for _, wired := range rendered.GetObjects() {

@@ -142,6 +142,24 @@ func TestPlainBuild(t *testing.T) {
 	}
 }
 
+// A link may lead elsewhere in the next commit, where all files are as they were.
+func TestLinksAreAmongWhatWasRead(t *testing.T) {
+	root := testtree.Write(t, testtree.With(app, map[string]string{"prod/kustomization.yaml": "resources:\n- linked\n"}))
+	if err := os.Symlink("../base", filepath.Join(root, "prod/linked")); err != nil {
+		t.Fatal(err)
+	}
+	read := &reads.Set{}
+	if _, err := (Kustomizer{}).Build(&wire.KustomizeBuild{Root: root, Path: "prod"}, read); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(read.Wire().GetTrees(), filepath.Join(root, "prod/linked")) {
+		t.Errorf("trees %v", read.Wire().GetTrees())
+	}
+	if !slices.Contains(read.Wire().GetFiles(), filepath.Join(root, "base/deployment.yaml")) {
+		t.Errorf("files %v", read.Wire().GetFiles())
+	}
+}
+
 func TestRootIsTheDefaultPath(t *testing.T) {
 	root := testtree.Write(t, map[string]string{"Kustomization": "resources:\n- a.yaml\n", "a.yaml": deployment})
 	if got := build(t, root, func(r *wire.KustomizeBuild) { r.Path = "" }); len(got) != 1 {

@@ -71,6 +71,10 @@ func (t *tree) resolve(name string) (string, error) {
 	if !t.visible(real) {
 		return "", &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("lies outside the tree: %w", fs.ErrPermission)}
 	}
+	if real != name && t.visible(name) {
+		// A link, which may lead elsewhere in another tree. As a whole, for it may lead to a directory.
+		t.read.Tree(name)
+	}
 	return real, nil
 }
 
