@@ -153,6 +153,8 @@ impl State {
         if self.count >= places {
             return None;
         }
+        // Who has gone away does not use up its Application's turn.
+        self.waiting.retain(|one| !one.enter.is_closed());
         let mut order: Vec<usize> = (0..self.waiting.len()).collect();
         order.sort_by_cached_key(|at| {
             let app = &self.waiting[*at].app;
@@ -327,6 +329,19 @@ mod tests {
         assert_eq!(door.free(), 0);
         drop(inside);
         assert_eq!(door.free(), 1);
+    }
+
+    #[test]
+    fn who_went_away_has_not_had_the_turn_of_its_application() {
+        let door = Admission::new(1, u64::MAX);
+        let inside = enter_at_once(&door, "a", "").unwrap();
+        drop(come(&door, "b", ""));
+        let mut again = come(&door, "b", "");
+        let mut other = come(&door, "c", "");
+        drop(inside);
+        let inside = place(&mut again).expect("it came before the other one");
+        drop(inside);
+        assert!(place(&mut other).is_some());
     }
 
     #[test]
