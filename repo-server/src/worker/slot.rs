@@ -148,7 +148,8 @@ impl Brought {
 
     /// Takes the slot's names out of a message: of a directory nothing is left, of a single file our name.
     pub(super) fn clean(&self, message: &mut String) {
-        for (ours, place) in &self.places {
+        // The last ones first: `…/1` is the beginning of `…/10`.
+        for (ours, place) in self.places.iter().rev() {
             let name = place.display().to_string();
             if !message.contains(&name) {
                 continue;
