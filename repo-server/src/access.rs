@@ -85,6 +85,11 @@ fn credentials(repo: &Repository) -> Credentials {
     }
 }
 
+/// A repository's way to the network, for nobody: what its content names by URL is asked for on the same way.
+pub(crate) fn way(repo: &Repository) -> Credentials {
+    credentials(repo).without_secrets()
+}
+
 /// As whom tokens are bought for a repository, if they are.
 fn identity(repo: &Repository) -> Result<Option<Identity>, String> {
     if repo.use_azure_workload_identity {

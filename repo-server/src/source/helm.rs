@@ -436,7 +436,7 @@ async fn file(
                 NamedBy::Operator => url,
                 NamedBy::Content => "",
             };
-            let nobody = crate::git::Credentials::default();
+            let nobody = access::way(request.repo);
             let fetched = charts.http().get(url, owner, &nobody, false, MAX_VALUES).await?;
             used.open.push("a value file by URL".into());
             write(request.scratch, &fetched.body).map(Some)

@@ -55,15 +55,19 @@ impl Fetcher<'_> {
     /// As the fetchers; [`Error::Source`] for an entry that cannot be understood.
     pub async fn fetch(&self, entry: &str) -> Result<Copy> {
         if is_file(entry) {
-            let owner = access::find(entry, self.repos, self.repo_creds);
-            let credentials = access::git(&owner)
-                .map(|access| access.credentials)
-                .unwrap_or_default();
-            let configured = access::is_configured(entry, self.repos, self.repo_creds);
-            let owner_url = if configured { owner.repo.as_str() } else { "" };
+            let (owner, credentials) = if access::is_configured(entry, self.repos, self.repo_creds) {
+                let owner = access::find(entry, self.repos, self.repo_creds);
+                let access = access::git(&owner);
+                (
+                    owner.repo,
+                    access.map(|access| access.credentials).unwrap_or_default(),
+                )
+            } else {
+                (String::new(), Arc::new(access::way(self.own)))
+            };
             let fetched = self
                 .http
-                .get(entry, owner_url, &credentials, false, MAX_FILE)
+                .get(entry, &owner, &credentials, false, MAX_FILE)
                 .await?;
             let path = self
                 .scratch

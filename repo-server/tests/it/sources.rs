@@ -325,6 +325,20 @@ async fn a_remote_base_of_the_same_server_is_read_as_the_source_is() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn value_files_by_url_come_on_the_way_of_their_source() {
+    let proxy = Http::start(None, |seen| match seen.path.as_str() {
+        "http://files.invalid/values.yaml" => answer(200, "text: proxied\n"),
+        _ => answer(404, ""),
+    })
+    .await;
+    let repo = Repo::with(&CHART);
+    let mut request = request(&repo, values(&["http://files.invalid/values.yaml"]));
+    request.repo.proxy = format!("http://{}", proxy.address);
+    let objects = Fixture::new().render(&request).await.unwrap();
+    assert_eq!(objects[0]["data"]["text"], "proxied");
+}
+
 /// An override file lies in the repository: what it names is named by content.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_override_cannot_name_value_files_of_inner_networks() {
