@@ -451,7 +451,7 @@ fn tree_of<'a>(location: &Location<'a>, request: &Request<'a>, of: Option<&str>)
     }
 }
 
-/// A place itself, or the places of all files that match it, sorted.
+/// A place itself, or the places of all files that match it, in order.
 fn matching(
     location: &Location<'_>,
     request: &Request<'_>,
@@ -487,17 +487,40 @@ fn matching(
         base = base.child(part);
     }
     used.note(of.as_deref(), &base);
-    let Some(base) = tree.lookup(&base)?.filter(|node| node.is_dir) else {
+    let Some(dir) = tree.lookup(&base)?.filter(|node| node.is_dir) else {
         return Ok(Vec::new());
     };
-    let files = tree.walk(&base)?.into_iter();
-    Ok(files
-        .filter(|node| matcher.is_match(node.path.as_str()))
-        .map(|node| Place::Tree {
-            of: of.clone(),
-            path: node.path,
-        })
+    // Under the names by which they are asked for: a link may be on the way.
+    let name = |file: &Node| {
+        let parts = file.path.relative_to(&dir.path)?.split('/');
+        Some(parts.fold(base.clone(), |path, part| path.child(part)))
+    };
+    let files = tree.walk(&dir)?;
+    let mut found: Vec<TreePath> = files
+        .iter()
+        .filter_map(name)
+        .filter(|path| matcher.is_match(path.as_str()))
+        .collect();
+    sort(&mut found, path);
+    Ok(found
+        .into_iter()
+        .map(|path| Place::Tree { of: of.clone(), path })
         .collect())
+}
+
+/// Puts what a pattern matches in the order in which Argo CD finds it: each directory that `**` stands for comes before those
+/// below it.
+fn sort(found: &mut [TreePath], pattern: &TreePath) {
+    let parts: Vec<&str> = pattern.components().collect();
+    let Some(at) = parts.iter().rposition(|part| *part == "**") else {
+        return;
+    };
+    let behind = parts.len() - at - 1;
+    found.sort_by_cached_key(|path| {
+        let mut dir: Vec<String> = path.components().map(str::to_owned).collect();
+        let rest = dir.split_off(dir.len().saturating_sub(behind));
+        (dir, rest)
+    });
 }
 
 /// The name of a copy, which says what is in it.

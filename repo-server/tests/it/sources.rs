@@ -70,8 +70,13 @@ async fn value_files_count_once_and_where_they_are_named() {
         ("web/envs/a.yaml", "text: a\n"),
         ("web/envs/b.yaml", "text: b\nreplicas: 2\n"),
         ("web/envs/c.yaml", "text: c\n"),
+        ("web/deep/z.yaml", "text: z\n"),
+        ("web/deep/a/b.yaml", "text: deeper\n"),
+        ("web/deep/a/c/a.yaml", "text: deepest\n"),
     ]);
     let (repo, fixture) = (Repo::with(&files), Fixture::new());
+    std::os::unix::fs::symlink("web/envs", repo.path().join("linked")).unwrap();
+    repo.commit(&[]);
     for (written, text) in [
         // Matches come in lexical order.
         (&["envs/*.yaml"][..], "c"),
@@ -80,7 +85,11 @@ async fn value_files_count_once_and_where_they_are_named() {
         (&["envs/c.yaml", "envs/*.yaml"], "b"),
         // What stands there twice counts the first time.
         (&["envs/a.yaml", "envs/b.yaml", "envs/a.yaml"], "b"),
-        (&["envs/*.yaml", "**/a.yaml"], "c"),
+        (&["envs/*.yaml", "envs/**/a.yaml"], "c"),
+        // What lies deeper comes later, as doublestar of Go has it.
+        (&["deep/**/*.yaml"], "deepest"),
+        (&["deep/**/[bz].yaml"], "deeper"),
+        (&["../linked/[ab].yaml"], "b"),
     ] {
         let objects = fixture.render(&request(&repo, values(written))).await.unwrap();
         assert_eq!(objects[0]["data"]["text"], text, "{written:?}");
