@@ -12,9 +12,10 @@
 //! repositories that are directories of this machine.
 //!
 //! A repository's proxy resolves names and connects by its own rules; an address that content names is looked at here all the
-//! same.
+//! same, and so is a name where some hosts are asked without the proxy.
 
 use crate::error::{Error, Result};
+use crate::git::Credentials;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -127,12 +128,34 @@ impl Egress {
         Ok(allowed)
     }
 
-    /// As [`Egress::resolve`]; with a proxy of the environment on the way (`proxied`), a name that is not known here is left to
-    /// it: there are no addresses then.
+    /// The addresses that a host may be connected to at, on the way that a repository's credentials say; none where a proxy
+    /// connects.
     ///
     /// # Errors
     /// As [`Egress::resolve`].
-    pub(crate) async fn resolve_or_leave(
+    pub(crate) async fn addresses(
+        &self,
+        host: &str,
+        port: u16,
+        named_by: NamedBy,
+        way: &Credentials,
+        encrypted: bool,
+    ) -> Result<Vec<SocketAddr>> {
+        if way.proxy.is_empty() {
+            return self
+                .resolve_or_leave(host, port, named_by, has_proxy(encrypted))
+                .await;
+        }
+        let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        if named_by == NamedBy::Content && (is_address || !way.no_proxy.is_empty()) {
+            return self.resolve_or_leave(host, port, named_by, true).await;
+        }
+        Ok(Vec::new())
+    }
+
+    /// As [`Egress::resolve`]; with a proxy on the way (`proxied`), a name that is not known here is left to it: there are no
+    /// addresses then.
+    async fn resolve_or_leave(
         &self,
         host: &str,
         port: u16,
@@ -168,7 +191,7 @@ impl Egress {
 }
 
 /// Whether the environment names a proxy for requests in the clear, or encrypted ones.
-pub(crate) fn has_proxy(encrypted: bool) -> bool {
+fn has_proxy(encrypted: bool) -> bool {
     let own: &[&str] = if encrypted {
         &["https_proxy", "HTTPS_PROXY"]
     } else {
@@ -374,6 +397,30 @@ mod tests {
                 reached,
                 "{host} {proxied}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_proxy_of_a_repository_is_no_way_inside_for_content() {
+        use NamedBy::{Content, Operator};
+        let rules = Egress::default();
+        for (host, no_proxy, named_by, reached) in [
+            // The proxy has its own rules.
+            ("localhost", "", Content, true),
+            // Some hosts are asked without it.
+            ("localhost", "localhost", Content, false),
+            ("no-such-host.invalid", "localhost", Content, true),
+            ("10.1.2.3", "", Content, false),
+            ("[::1]", "", Content, false),
+            ("10.1.2.3", "", Operator, true),
+        ] {
+            let way = Credentials {
+                proxy: "http://proxy.example.com:3128".into(),
+                no_proxy: no_proxy.into(),
+                ..Credentials::default()
+            };
+            let found = rules.addresses(host, 443, named_by, &way, true).await;
+            assert_eq!(found.is_ok(), reached, "{host} {no_proxy:?} {named_by:?}");
         }
     }
 

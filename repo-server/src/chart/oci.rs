@@ -1,7 +1,7 @@
 //! Charts in OCI registries.
 
 use super::{ChartRepo, hex_sha256};
-use crate::egress::{NamedBy, has_proxy};
+use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::git::redact;
 use crate::http::Http;
@@ -62,16 +62,17 @@ impl Registries {
 
     /// A client for a registry whose address is allowed.
     async fn client(&self, repo: &ChartRepo, host: &str) -> Result<Client> {
-        if repo.credentials.proxy.is_empty() {
-            let (name, port) = match host.rsplit_once(':') {
-                Some((name, port)) if !port.ends_with(']') => (name, port.parse().unwrap_or(443)),
-                _ => (host, if repo.plain_http { 80 } else { 443 }),
-            };
-            let proxied = has_proxy(!repo.plain_http);
-            let egress = self.http.egress();
-            egress
-                .resolve_or_leave(name, port, repo.named_by, proxied)
-                .await?;
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) if !port.ends_with(']') => (name, port.parse().unwrap_or(443)),
+            _ => (host, if repo.plain_http { 80 } else { 443 }),
+        };
+        let way = &repo.credentials;
+        self.http
+            .egress()
+            .addresses(name, port, repo.named_by, way, !repo.plain_http)
+            .await?;
+        // What an operator's proxy reaches is the operator's to say.
+        if way.proxy.is_empty() || repo.named_by == NamedBy::Content {
             self.check_realm(repo, host, name).await?;
         }
         self.build(repo, host)
@@ -81,7 +82,8 @@ impl Registries {
     /// address is only believed of one that is the registry itself, or that an operator allowed.
     async fn check_realm(&self, repo: &ChartRepo, host: &str, name: &str) -> Result<()> {
         let fresh = |at: &Instant| at.elapsed() < REALM_TTL;
-        let key = format!("{} {}", repo.plain_http, host);
+        let way = &repo.credentials;
+        let key = format!("{} {host} {} {}", repo.plain_http, way.proxy, way.no_proxy);
         if self
             .checked
             .lock()
@@ -92,7 +94,7 @@ impl Registries {
             return Ok(());
         }
         let scheme = if repo.plain_http { "http" } else { "https" };
-        let anonymous = repo.credentials.without_secrets();
+        let anonymous = way.without_secrets();
         let url = format!("{scheme}://{host}/v2/");
         let challenge = self
             .http
@@ -107,9 +109,10 @@ impl Registries {
             && let Some(other) = realm.host_str().filter(|other| *other != name)
         {
             let port = realm.port_or_known_default().unwrap_or(443);
-            let (egress, proxied) = (self.http.egress(), has_proxy(realm.scheme() == "https"));
-            egress
-                .resolve_or_leave(other, port, NamedBy::Content, proxied)
+            let encrypted = realm.scheme() == "https";
+            self.http
+                .egress()
+                .addresses(other, port, NamedBy::Content, way, encrypted)
                 .await?;
         }
         self.checked

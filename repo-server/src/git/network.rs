@@ -2,10 +2,10 @@
 
 use super::command::Command;
 use super::{Access, Credentials, Git, GitUrl, Scheme};
-use crate::egress::{self, NamedBy};
+use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::identity::Use;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -115,26 +115,14 @@ impl Git {
             });
         }
         let port = place.url.port();
-        // SSH goes its own way, whatever proxy there is for HTTP. A proxy resolves names by its own rules; an address that
-        // content names is looked at all the same.
-        if !place.credentials.proxy.is_empty() && place.url.scheme() != Scheme::Ssh {
-            let is_address = place
-                .url
-                .host()
-                .trim_matches(['[', ']'])
-                .parse::<IpAddr>()
-                .is_ok();
-            if is_address && place.named_by == NamedBy::Content {
-                rules.resolve(place.url.host(), port, place.named_by).await?;
-            }
-            return Ok(Vec::new());
+        let (host, named_by) = (place.url.host(), place.named_by);
+        // SSH goes its own way, whatever proxy there is for HTTP.
+        if place.url.scheme() == Scheme::Ssh {
+            return rules.resolve(host, port, named_by).await;
         }
-        let proxied = match place.url.scheme() {
-            Scheme::Https | Scheme::Http => egress::has_proxy(place.url.scheme() == Scheme::Https),
-            Scheme::Ssh | Scheme::File => false,
-        };
+        let encrypted = place.url.scheme() == Scheme::Https;
         rules
-            .resolve_or_leave(place.url.host(), port, place.named_by, proxied)
+            .addresses(host, port, named_by, &place.credentials, encrypted)
             .await
     }
 
