@@ -90,7 +90,10 @@ impl Fetcher<'_> {
             match access::git(self.own) {
                 Ok(own) => access.take_over(&own),
                 // The source is no git repository.
-                Err(_) => access.named_by = NamedBy::Content,
+                Err(_) => {
+                    access.credentials = Arc::new(access::way(self.own));
+                    access.named_by = NamedBy::Content;
+                }
             }
         }
         if access.url.scheme() == crate::git::Scheme::File {
