@@ -236,46 +236,8 @@ async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts
     let mut used = Reads::default();
     let mut copies = Vec::new();
     let own = request.own.cloned().unwrap_or_default();
-    let mut written = Vec::new();
-    for text in &helm.value_files {
-        let place = place(location, request, text, own.value_files.contains(text))?;
-        written.push((text, place));
-    }
-    // A file that is named counts where it is named, not where a pattern finds it too; none counts twice.
-    let named: HashSet<&Place> = written
-        .iter()
-        .map(|(_, place)| place)
-        .filter(|place| !place.is_pattern())
-        .collect();
-    let (mut seen, mut values_files, mut values) = (HashSet::new(), Vec::new(), Vec::new());
-    for (text, place) in &written {
-        let (matching, pattern) = (matching(location, request, place, &mut used)?, place.is_pattern());
-        if pattern && matching.is_empty() && !helm.ignore_missing_value_files {
-            return Err(Error::Render {
-                tool: TOOL,
-                message: format!("values file glob {text:?} matched no files"),
-            });
-        }
-        for place in matching {
-            if pattern && named.contains(&place) || seen.contains(&place) {
-                continue;
-            }
-            match file(location, request, charts, &place, &mut used).await? {
-                Some(path) => {
-                    values_files.push(path.display().to_string());
-                    values.push(if pattern {
-                        place.to_string()
-                    } else {
-                        (*text).clone()
-                    });
-                    copies.push((file_name(&path), place.to_string()));
-                    seen.insert(place);
-                }
-                None if helm.ignore_missing_value_files => {}
-                None => return Err(missing(&place)),
-            }
-        }
-    }
+    let files = value_files(location, request, charts, &own, &mut used, &mut copies).await?;
+    let (values_files, values): (Vec<String>, Vec<String>) = files.into_iter().unzip();
     let mut parameters = Vec::new();
     for parameter in &helm.parameters {
         parameters.push(wire::HelmParameter {
@@ -336,6 +298,59 @@ async fn prepare(location: &Location<'_>, request: &Request<'_>, charts: &Charts
         copies,
         used,
     })
+}
+
+/// The value files in the order in which they count: where each is handed over, and how it is written.
+async fn value_files(
+    location: &Location<'_>,
+    request: &Request<'_>,
+    charts: &Charts,
+    own: &ApplicationSourceHelm,
+    used: &mut Reads,
+    copies: &mut Vec<(String, String)>,
+) -> Result<Vec<(String, String)>> {
+    let helm = request.helm;
+    let mut written = Vec::new();
+    for text in &helm.value_files {
+        let place = place(location, request, text, own.value_files.contains(text))?;
+        written.push((text, place));
+    }
+    // A file that is named counts where it is named, not where a pattern finds it too; none counts twice.
+    let named: HashSet<&Place> = written
+        .iter()
+        .map(|(_, place)| place)
+        .filter(|place| !place.is_pattern())
+        .collect();
+    let (mut seen, mut files) = (HashSet::new(), Vec::new());
+    for (text, place) in &written {
+        let (matching, pattern) = (matching(location, request, place, used)?, place.is_pattern());
+        if pattern && matching.is_empty() && !helm.ignore_missing_value_files {
+            return Err(Error::Render {
+                tool: TOOL,
+                message: format!("values file glob {text:?} matched no files"),
+            });
+        }
+        for place in matching {
+            if pattern && named.contains(&place) || seen.contains(&place) {
+                continue;
+            }
+            match file(location, request, charts, &place, used).await? {
+                Some(path) => {
+                    let shown = if pattern {
+                        place.to_string()
+                    } else {
+                        (*text).clone()
+                    };
+                    files.push((path.display().to_string(), shown));
+                    copies.push((file_name(&path), place.to_string()));
+                    seen.insert(place);
+                }
+                None if helm.ignore_missing_value_files => {}
+                None => return Err(missing(&place)),
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// Whether these are all API versions of a cluster, and not some that a person adds to what Helm knows: every cluster serves these.
