@@ -8,6 +8,7 @@
 use super::command::Command;
 use super::{Access, Credentials, Repo, Scheme, TrustStore};
 use crate::chart::hex_sha256;
+use crate::egress::NamedBy;
 use crate::error::{Error, Result};
 use crate::http::{Call, Http};
 use crate::metrics::Metrics;
@@ -323,9 +324,11 @@ impl Lfs {
         }
     }
 
-    /// The repository for which the credentials are, as HTTP knows it; over SSH there are none for HTTP.
+    /// The repository for which the credentials are, as HTTP knows it; over SSH there are none for HTTP, nor is there a right to
+    /// an inner address where content names the repository.
     fn owner(&self) -> String {
         match self.access.url.scheme() {
+            _ if self.access.named_by == NamedBy::Content => String::new(),
             Scheme::Ssh => format!("ssh-host://{}", self.access.url.host()),
             _ => self.access.url.as_fetch().to_owned(),
         }
