@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Largest packed chart.
 const MAX_ARCHIVE: u64 = 100 << 20;
+/// Answers of one kind that are remembered at most.
+const MAX_ANSWERS: usize = 10_000;
 
 /// A repository of charts together with the right to read it.
 #[derive(Clone, Debug)]
@@ -126,6 +128,24 @@ struct Artifact {
 type Cell<T> = Arc<tokio::sync::Mutex<Option<(Instant, T)>>>;
 /// Answers by repository and credentials.
 type Answers<T> = Mutex<HashMap<(String, String), Cell<T>>>;
+
+/// Where the answer about something is, or will be. With each new one those go that are too old to be given, and that nobody waits
+/// for: of repositories that are asked no more, or no more as the same.
+fn cell_of<T>(answers: &Answers<T>, key: (String, String), ttl: Duration) -> Cell<T> {
+    let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+    if !answers.contains_key(&key) {
+        answers.retain(|_, cell| {
+            let is_fresh = |held: tokio::sync::MutexGuard<'_, Option<(Instant, T)>>| {
+                held.as_ref().is_some_and(|(at, _)| at.elapsed() < ttl)
+            };
+            Arc::strong_count(cell) > 1 || cell.try_lock().is_ok_and(is_fresh)
+        });
+        if answers.len() >= MAX_ANSWERS {
+            answers.clear();
+        }
+    }
+    answers.entry(key).or_default().clone()
+}
 
 impl Charts {
     /// Keeps unpacked charts in `files`; answers of repositories for `ttl`.
@@ -297,13 +317,7 @@ impl Charts {
     /// As [`Http::get`]; [`Error::Manifest`] when it cannot be read.
     pub async fn index(&self, repo: &ChartRepo, fresh: bool) -> Result<Arc<Index>> {
         let asked = Instant::now();
-        let cell = self
-            .indexes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(repo.key(""))
-            .or_default()
-            .clone();
+        let cell = cell_of(&self.indexes, repo.key(""), self.ttl);
         let mut cached = cell.lock().await;
         if let Some((at, index)) = &*cached
             && (*at >= asked || !fresh && at.elapsed() < self.ttl)
@@ -330,13 +344,7 @@ impl Charts {
     /// [`Error::Fetch`], [`Error::Authentication`].
     pub async fn tags(&self, repo: &ChartRepo, chart: &str, fresh: bool) -> Result<Arc<Vec<String>>> {
         let asked = Instant::now();
-        let cell = self
-            .tags
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(repo.key(chart))
-            .or_default()
-            .clone();
+        let cell = cell_of(&self.tags, repo.key(chart), self.ttl);
         let mut cached = cell.lock().await;
         if let Some((at, tags)) = &*cached
             && (*at >= asked || !fresh && at.elapsed() < self.ttl)
@@ -373,13 +381,8 @@ impl Charts {
             revision.to_owned()
         };
         let asked = Instant::now();
-        let cell = self
-            .artifacts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(repo.key(&reference))
-            .or_default()
-            .clone();
+        // Small, and what a digest says is never too old.
+        let cell = cell_of(&self.artifacts, repo.key(&reference), Duration::MAX);
         let mut cached = cell.lock().await;
         let held = match &*cached {
             Some((at, artifact)) => {
@@ -509,4 +512,30 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// A file name for any text.
 pub(crate) fn key(text: &str) -> String {
     short_hash(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn answers_that_are_too_old_make_room_for_others() {
+        let answers: Answers<u8> = Mutex::default();
+        let of = |name: &str, ttl| cell_of(&answers, (name.to_owned(), String::new()), ttl);
+        let known = || answers.lock().unwrap().len();
+        *of("one", Duration::MAX).try_lock().unwrap() = Some((Instant::now(), 1));
+        *of("two", Duration::MAX).try_lock().unwrap() = Some((Instant::now(), 2));
+        assert_eq!(known(), 2);
+        let waits = of("three", Duration::MAX);
+        // For these all of the answers are too old; somebody waits for the third.
+        assert!(of("four", Duration::ZERO).try_lock().unwrap().is_none());
+        assert_eq!(known(), 2);
+        drop(waits);
+        let four = of("four", Duration::ZERO);
+        *four.try_lock().unwrap() = Some((Instant::now(), 4));
+        drop(four);
+        assert!(of("five", Duration::MAX).try_lock().unwrap().is_none());
+        assert_eq!(known(), 2);
+    }
 }

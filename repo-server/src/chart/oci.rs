@@ -115,10 +115,9 @@ impl Registries {
                 .addresses(other, port, NamedBy::Content, way, encrypted)
                 .await?;
         }
-        self.checked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key, Instant::now());
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        checked.retain(|_, at| fresh(at));
+        checked.insert(key, Instant::now());
         Ok(())
     }
 
