@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -25,6 +26,8 @@ pub struct Materialiser {
     max_tree_bytes: u64,
     entries: Mutex<HashMap<String, Entry>>,
     making: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// Directories that were put aside to be removed.
+    set_aside: AtomicU64,
 }
 
 struct Entry {
@@ -72,6 +75,7 @@ impl Materialiser {
             max_tree_bytes,
             entries: Mutex::default(),
             making: Mutex::default(),
+            set_aside: AtomicU64::new(0),
         })
     }
 
@@ -203,11 +207,23 @@ impl Materialiser {
             },
         );
         let gone = evict(&mut entries, self.max_bytes);
+        // Out of the way at once: somebody may make the same again before they are removed.
+        let gone: Vec<PathBuf> = gone.iter().map(|old| self.aside(&old.path)).collect();
         drop(entries);
-        for directory in gone {
-            remove(&directory.path);
+        for path in gone {
+            remove(&path);
         }
         Ok(directory)
+    }
+
+    /// Gives a directory a name that nobody looks for.
+    fn aside(&self, path: &Path) -> PathBuf {
+        let number = self.set_aside.fetch_add(1, Ordering::Relaxed);
+        let aside = self.root.join(format!(".gone-{number}"));
+        match fs::rename(path, &aside) {
+            Ok(()) => aside,
+            Err(_) => path.to_owned(),
+        }
     }
 }
 
@@ -336,6 +352,30 @@ fn remove(path: &Path) {
             && path.exists()
         {
             tracing::warn!(path = %path.display(), %error, "removing a directory failed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn what_has_made_room_can_be_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("trees");
+        let files = Arc::new(Materialiser::new(root.clone(), 10, 10).unwrap());
+        for key in ["a", "b", "a"] {
+            let made = files.directory(key, move |path| {
+                write_file(&path.join(key), b"", 0o444).map_err(|e| Error::io("failed to write", e))?;
+                Ok(10)
+            });
+            assert!(made.await.unwrap().path().join(key).is_file());
+            let names = fs::read_dir(&root)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name());
+            assert_eq!(names.collect::<Vec<_>>(), [key]);
         }
     }
 }
