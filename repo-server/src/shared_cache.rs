@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The form of values; another one is a miss.
 const FORM: u8 = 1;
 /// What the key of the cipher is derived for.
-const PURPOSE: &str = "argosy repo-server 2026-11 shared manifests";
+const PURPOSE: &str = "argosy repo-server 2026-12 shared manifests";
 /// An answer that takes longer is none: rendering may be as fast.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// After a failure Redis is left alone for so long.
