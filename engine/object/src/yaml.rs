@@ -286,15 +286,18 @@ mod tests {
     #[test]
     fn budgets_are_kept() {
         let tight = Limits {
-            bytes: 100,
+            bytes: 3000,
             nodes: 10,
             depth: 3,
             alias_nodes: 5,
         };
         for (text, why) in [
-            ("a".repeat(101), "longer than 100 bytes"),
+            ("a".repeat(3001), "longer than 3000 bytes"),
             ("[1,2,3,4,5,6,7,8,9,10]".to_owned(), "more than 10"),
             ("[[[[1]]]]".to_owned(), "deeper than 3"),
+            ("[".repeat(1000), "deeper than 3"),
+            ("- ".repeat(1000), "deeper than 3"),
+            ("{a: ".repeat(700), "deeper than 3"),
             ("- &a [1, 2]\n- *a\n- *a\n".to_owned(), "aliases"),
         ] {
             let error = parse(&text, &tight).unwrap_err();

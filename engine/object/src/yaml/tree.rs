@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScalarStyle, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Tag};
 
 use super::{Error, Limits};
 
@@ -74,11 +74,12 @@ pub(super) fn read<'a>(text: &'a str, first_line: usize, limits: &Limits) -> Res
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| {
             let at = error.marker();
-            Error::new(
-                first_line + at.line().max(1) - 1,
-                at.col() + 1,
-                plain_message(&error.to_string()),
-            )
+            let (line, column) = (first_line + at.line().max(1) - 1, at.col() + 1);
+            match error.kind() {
+                // The parser reads ahead, and may be there first.
+                ErrorKind::RecursionLimitExceeded => Error::limit(line, column, too_deep(limits)),
+                _ => Error::new(line, column, plain_message(&error.to_string())),
+            }
         })?;
         let (kind, anchor) = match event {
             Event::DocumentEnd => break,
