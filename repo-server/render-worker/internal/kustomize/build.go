@@ -11,7 +11,7 @@ import (
 
 	kubeversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 
 	"argosy/render-worker/internal/confine"
@@ -68,7 +68,7 @@ func (k Kustomizer) build(request *wire.KustomizeBuild, tree *tree) (*wire.Rende
 	if err != nil {
 		return nil, orRemote(buildFailure(err), tree)
 	}
-	rendered, err := render(request, resources, tree)
+	rendered, err := render(request, resources)
 	if err == nil && options.PluginConfig.HelmConfig.Enabled && tree.mayInflate {
 		// The command reads the charts by itself, and what its templates call is not told.
 		rendered.OpenInputs = append(rendered.OpenInputs, "charts that Kustomize inflates")
@@ -146,7 +146,7 @@ func (k Kustomizer) options(request *wire.KustomizeBuild) (*krusty.Options, erro
 // the built-in one share it, a build with a schema of its own is alone and cleans up.
 var schema sync.RWMutex
 
-func run(options *krusty.Options, tree *tree) (resmap.ResMap, error) {
+func run(options *krusty.Options, tree *tree) ([]*resource.Resource, error) {
 	resources, err := runShared(options, tree)
 	if tree.wantsSchema {
 		return runAlone(options, tree)
@@ -154,31 +154,31 @@ func run(options *krusty.Options, tree *tree) (resmap.ResMap, error) {
 	return resources, err
 }
 
-func runShared(options *krusty.Options, tree *tree) (resmap.ResMap, error) {
+func runShared(options *krusty.Options, tree *tree) ([]*resource.Resource, error) {
 	schema.RLock()
 	defer schema.RUnlock()
 	tree.shared = true
 	defer func() { tree.shared = false }()
-	return krusty.MakeKustomizer(options).Run(tree, tree.dir)
+	return objects(options, tree)
 }
 
-func runAlone(options *krusty.Options, tree *tree) (resmap.ResMap, error) {
+func runAlone(options *krusty.Options, tree *tree) ([]*resource.Resource, error) {
 	schema.Lock()
 	defer schema.Unlock()
 	defer openapi.ResetOpenAPI()
-	return krusty.MakeKustomizer(options).Run(tree, tree.dir)
+	return objects(options, tree)
 }
 
-func render(request *wire.KustomizeBuild, resources resmap.ResMap, tree *tree) (*wire.Rendered, error) {
-	sources := newSources(tree)
+func render(request *wire.KustomizeBuild, resources []*resource.Resource) (*wire.Rendered, error) {
 	rendered := &wire.Rendered{}
 	size := uint64(0)
-	for _, resource := range resources.Resources() {
-		text, err := resource.AsYAML()
+	for _, built := range resources {
+		// What the command prints is this, turned to YAML; reading that again would cost more than all else here.
+		text, err := built.MarshalJSON()
 		if err != nil {
 			return nil, fail.Wrap(wire.Error_KUSTOMIZE, err)
 		}
-		object, err := manifest.Convert(text)
+		object, err := manifest.Object(text)
 		if err != nil {
 			return nil, fail.Wrap(wire.Error_KUSTOMIZE, err)
 		}
@@ -189,10 +189,7 @@ func render(request *wire.KustomizeBuild, resources resmap.ResMap, tree *tree) (
 		if limit := request.GetMaxOutputBytes(); limit > 0 && size > limit {
 			return nil, fail.New(wire.Error_LIMIT, fmt.Sprintf("the kustomization builds to more than %d bytes", limit))
 		}
-		rendered.Objects = append(rendered.Objects, &wire.Object{
-			Json:   object,
-			Source: sources.of(resource.GetKind(), resource.GetName()),
-		})
+		rendered.Objects = append(rendered.Objects, &wire.Object{Json: object})
 	}
 	return rendered, nil
 }

@@ -1,6 +1,7 @@
 package kustomize
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,6 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 
 	"argosy/render-worker/internal/confine"
 	"argosy/render-worker/internal/fail"
@@ -125,12 +130,16 @@ func TestPlainBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sources []string
+	var kinds []string
 	for _, object := range rendered.GetObjects() {
-		sources = append(sources, object.GetSource())
+		var head struct{ Kind string }
+		if err := json.Unmarshal(object.GetJson(), &head); err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, head.Kind)
 	}
-	if want := []string{"base/service.yaml", "base/deployment.yaml"}; !slices.Equal(sources, want) {
-		t.Errorf("sources %v", sources)
+	if want := []string{"Service", "Deployment"}; !slices.Equal(kinds, want) {
+		t.Errorf("kinds %v", kinds)
 	}
 	for _, file := range []string{"prod/kustomization.yaml", "base/kustomization.yaml", "base/deployment.yaml", "base/service.yaml"} {
 		if !slices.Contains(read.Wire().GetFiles(), filepath.Join(root, file)) {
@@ -157,6 +166,122 @@ func TestLinksAreAmongWhatWasRead(t *testing.T) {
 	}
 	if !slices.Contains(read.Wire().GetFiles(), filepath.Join(root, "base/deployment.yaml")) {
 		t.Errorf("files %v", read.Wire().GetFiles())
+	}
+}
+
+// scalars are values whose types YAML and JSON may take for others.
+const scalars = `apiVersion: example.com/v1
+kind: Scalars
+metadata:
+  name: scalars
+  annotations: {a: "1", b: "yes"}
+spec:
+  texts: ["1", "1.0", "0x10", "0o7", "010", "1e3", "1_000", "12:30:45", "2001-01-01", "2001-01-01T00:00:00Z", "true", "y", "no", "null", "~", "", " ", "!a", "&a", "*a", "#a", "- a", "a: b", "{a}", "\\t", "\\u0007", "\\u2028", "ü€😀", "<&>"]
+  plain: [yes, on, y, 0x10, 0o7, 010, 1_000, 12:30:45, 2001-01-01, ~, null, .5]
+  numbers: [0, -0, 1, -1, 1.0, 1.5, 1e3, 1e21, 1e-7, 123456789012, 9223372036854775807, 18446744073709551615, 100000000000000000000, 0.1]
+  block: |
+    one
+
+      two
+  folded: >-
+    one
+    two
+  leading: |2
+      three
+  empty: {}
+  none: []
+  binary: !!binary aGVsbG8=
+  tagged: [!!str 1, !!int "1", !!float 1]
+  anchor: &anchor {a: 1}
+  alias: *anchor
+  merged: {<<: *anchor, b: 2}
+  keys: {"yes": a, "1": b, "on": c, "<<": d, "=": e}
+`
+
+// What Argo CD takes from the command is its text, read as YAML.
+func TestObjectsAreThoseOfTheCommandsText(t *testing.T) {
+	for name, text := range map[string]string{"scalars": scalars, "deployment": deployment} {
+		files := map[string]string{"kustomization.yaml": "resources: [a.yaml]\nnameSuffix: \"-1\"\nlabels: [{pairs: {team: \"1\"}}]\n", "a.yaml": text}
+		root := testtree.Write(t, files)
+		rendered, err := Kustomizer{}.Build(&wire.KustomizeBuild{Root: root}, &reads.Set{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed, err := resources.AsYaml()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := yaml.YAMLToJSON(printed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rendered.GetObjects()[0].GetJson(); !bytes.Equal(got, want) {
+			t.Errorf("%s:\n%s\nand by way of the text\n%s", name, got, want)
+		}
+	}
+}
+
+func TestOrderIsThatOfTheCommand(t *testing.T) {
+	var many []string
+	for _, kind := range slices.Concat(first, last, []string{"Pod", "Job", "Ingress", "Widget"}) {
+		for _, version := range []string{"v1", "apps/v1", "b.example.com/v1", "b.example.com/v1beta1"} {
+			for _, name := range []string{"b", "a-b", "a"} {
+				for _, namespace := range []string{"", "y", "y-x"} {
+					many = append(many, fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: %q}\n", version, kind, name, namespace))
+				}
+			}
+		}
+	}
+	// Cluster-wide kinds have no namespace: the same name in several is one too many.
+	many = slices.DeleteFunc(many, func(text string) bool {
+		return strings.Contains(text, "namespace: \"y") && (strings.Contains(text, "apiVersion: v1\n") || strings.Contains(text, "apiVersion: apps/v1\n"))
+	})
+	slices.Reverse(many)
+	for name, more := range map[string]string{"as it is": "", "by its own order": "sortOptions: {order: legacy, legacySortOptions: {orderFirst: [Widget], orderLast: [Pod]}}\n", "as written": "sortOptions: {order: fifo}\n"} {
+		root := testtree.Write(t, map[string]string{"kustomization.yaml": "resources: [a.yaml]\n" + more, "a.yaml": strings.Join(many, "---\n")})
+		options := krusty.MakeDefaultOptions()
+		options.Reorder = krusty.ReorderOptionUnspecified
+		resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered, err := Kustomizer{}.Build(&wire.KustomizeBuild{Root: root}, &reads.Set{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rendered.GetObjects()) != len(many) {
+			t.Fatalf("%d objects", len(rendered.GetObjects()))
+		}
+		for at, want := range resources.Resources() {
+			text, err := want.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := rendered.GetObjects()[at].GetJson(); !bytes.Equal(got, text) {
+				t.Fatalf("%s: %d is %s, not %s", name, at, got, text)
+			}
+		}
+	}
+}
+
+func TestTwoObjectsThatArePatchedIntoOneName(t *testing.T) {
+	root := testtree.Write(t, map[string]string{
+		"kustomization.yaml": "resources: [a.yaml]\npatches: [{target: {name: b}, options: {allowNameChange: true}, patch: '[{op: replace, path: /metadata/name, value: a}]'}]\n",
+		"a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: default}\n",
+	})
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified
+	_, want := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), root)
+	if want == nil {
+		t.Fatal("Kustomize builds it")
+	}
+	_, err := Kustomizer{}.Build(&wire.KustomizeBuild{Root: root}, &reads.Set{})
+	if err == nil || fail.Of(err).GetMessage() != want.Error() {
+		t.Fatalf("%v, and Kustomize: %v", err, want)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"strconv"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 )
 
 // Document is one object of a stream.
@@ -70,16 +69,8 @@ func Split(stream []byte) ([]Document, []string, error) {
 	}
 }
 
-// Convert makes JSON of one YAML document; nil of an empty one.
-func Convert(text []byte) ([]byte, error) {
-	object, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		return nil, err
-	}
-	return asObject(object)
-}
-
-func asObject(object []byte) ([]byte, error) {
+// Object is JSON that must be an object; nil if it is empty.
+func Object(object []byte) ([]byte, error) {
 	object = bytes.TrimSpace(object)
 	if len(object) == 0 || bytes.Equal(object, []byte("null")) {
 		return nil, nil

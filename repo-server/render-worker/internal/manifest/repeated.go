@@ -32,7 +32,8 @@ func repeated(text []byte, err error) []string {
 	return told
 }
 
-// convert is [Convert] with the keys that the document repeats. It is read once, unless something is the matter.
+// convert makes JSON of one YAML document (nil of an empty one) and tells the keys that it repeats. It is read once,
+// unless something is the matter.
 func convert(text []byte) (object []byte, told []string, err error) {
 	object, err = yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -42,6 +43,6 @@ func convert(text []byte) (object []byte, told []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	object, err = asObject(object)
+	object, err = Object(object)
 	return object, told, err
 }

@@ -1663,7 +1663,7 @@ type Object struct {
 	// JSON of one YAML document, converted by sigs.k8s.io/yaml. A JSON object.
 	Json []byte `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
 	// Helm: the template, under the chart's name ("web/templates/deployment.yaml").
-	// Kustomize: the file relative to root, where known. Otherwise empty.
+	// Kustomize: empty.
 	Source        string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
