@@ -50,7 +50,12 @@ func (p *person) application() {
 	name, first, second := p.name("web"), os.Getenv("FIRST"), os.Getenv("SECOND")
 	yes, kind, group := true, "Deployment", "apps"
 	app := p.described()
-	_, err := apps.Create(ctx(), &application.ApplicationCreateRequest{Application: app, Validate: &yes})
+	missing := p.described()
+	missing.Spec.Source.Path = "missing"
+	_, err := apps.Create(ctx(), &application.ApplicationCreateRequest{Application: missing, Validate: &yes})
+	p.refused("create an application of what is not there", err, codes.InvalidArgument)
+	p.check("it is told why", strings.Contains(err.Error(), "Unable to generate manifests in missing"), err)
+	_, err = apps.Create(ctx(), &application.ApplicationCreateRequest{Application: app, Validate: &yes})
 	p.must("create an application", err)
 	app.Spec.Source.Path = "elsewhere"
 	_, err = apps.Create(ctx(), &application.ApplicationCreateRequest{Application: app})

@@ -146,6 +146,29 @@ impl Api {
         Ok(answer)
     }
 
+    /// Renders each source of an Application at what its revision is now, to learn whether it can be. What is hydrated is
+    /// rendered before that, without what the cluster serves, as the commits are made of it.
+    pub(super) async fn render_for_validation(
+        &self,
+        app: &Application,
+    ) -> Result<Vec<(ApplicationSource, Result<(), argosy_repo_client::Error>)>, Status> {
+        let sources = asked_for(&app.spec, &ApplicationManifestQuery::default())?;
+        let mut rendering = self.rendering(app, &sources).await?;
+        if app.spec.source_hydrator.is_some() {
+            rendering.info = ClusterInfo::default();
+        }
+        let mut answers = Vec::new();
+        for source in sources {
+            let request = ManifestRequest {
+                no_revision_cache: true,
+                ..rendering.request(app, &source, false)
+            };
+            let answer = self.repo.generate_manifest(request).await.map(drop);
+            answers.push((source, answer));
+        }
+        Ok(answers)
+    }
+
     /// Manifests of files that a person has at home, as they would be of the Application's source: with its parameters, in
     /// its cluster.
     pub(super) async fn manifests_with_files(

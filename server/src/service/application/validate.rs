@@ -1,17 +1,23 @@
 //! Is the spec of an Application one that can be deployed? Said at once, where a person can still change it.
 
+use std::collections::HashSet;
+
 use argosy_api::project::{self, Target};
 use argosy_api::refs;
 use argosy_api::services::repository::TestRepositoryRequest;
-use argosy_api::v1alpha1::{AppProject, Application, Cluster};
-use tonic::Status;
+use argosy_api::v1alpha1::{AppProject, Application, ApplicationSource, Cluster};
+use tonic::{Code, Status};
 
 use crate::egress;
 use crate::service::Api;
 use crate::state::project_of;
+use crate::status;
+
+/// What is said of an Application whose one source is not described.
+const ONE_SOURCE: &str = "spec.source.repoURL and either spec.source.path or spec.source.chart are required";
 
 impl Api {
-    /// Checks the spec; with `reach` also that its repositories can be read.
+    /// Checks the spec; with `reach` also that its sources can be read and rendered.
     pub(super) async fn validate_app(&self, app: &Application, reach: bool) -> Result<(), Status> {
         let name = &app.metadata.name;
         let invalid = |why: String| {
@@ -38,18 +44,38 @@ impl Api {
             )));
         }
         let found = self.joined(&found);
+        let cluster = self.cluster_for(app).map_err(|why| {
+            Status::invalid_argument(format!(
+                "application destination spec for {name} is invalid: {why}"
+            ))
+        })?;
         let sources = app.spec.effective_sources();
+        let has_several = app.spec.has_multiple_sources();
         if sources.is_empty() {
-            return Err(invalid("spec.source.repoURL and either spec.source.path, spec.source.chart, or spec.source.ref are required".into()));
+            return Err(invalid(ONE_SOURCE.into()));
+        }
+        let mut names = HashSet::new();
+        if let Some(twice) = sources
+            .iter()
+            .find(|source| !source.name.is_empty() && !names.insert(&source.name))
+        {
+            return Err(Status::invalid_argument(format!(
+                "application {name} has duplicate source name: {}",
+                twice.name
+            )));
         }
         for source in &sources {
-            if source.repo_url.is_empty()
-                || (source.path.is_empty() && source.chart.is_empty() && source.r#ref.is_empty())
-            {
-                return Err(invalid(format!(
-                    "spec.source.repoURL and either source.path, source.chart, or source.ref are required for source {}",
-                    egress::bare_url(&source.repo_url)
-                )));
+            let says_what = !source.path.is_empty()
+                || !source.chart.is_empty()
+                || has_several && !source.r#ref.is_empty();
+            if source.repo_url.is_empty() || !says_what {
+                return Err(invalid(match has_several {
+                    true => format!(
+                        "spec.source.repoURL and either source.path, source.chart, or source.ref are required for source {}",
+                        egress::bare_url(&source.repo_url)
+                    ),
+                    false => ONE_SOURCE.into(),
+                }));
             }
             if !source.chart.is_empty() && source.target_revision.is_empty() {
                 return Err(invalid(
@@ -63,15 +89,19 @@ impl Api {
                 )));
             }
         }
+        if let Some(hydrator) = &app.spec.source_hydrator {
+            let dry = &hydrator.dry_source.repo_url;
+            if !project::permits_source(&found.spec, dry) {
+                return Err(invalid(format!(
+                    "application repo {} is not permitted in project '{project_name}'",
+                    egress::bare_url(dry)
+                )));
+            }
+        }
         let repository = |url: &str| self.plane.settings().repository(url, project_name);
         refs::targets(&sources, &[], repository)
             .map_err(|error| invalid(format!("error getting ref sources: {error}")))?;
         let destination = &app.spec.destination;
-        let cluster = self.cluster_for(app).map_err(|why| {
-            invalid(format!(
-                "application destination spec for {name} is invalid: {why}"
-            ))
-        })?;
         let own: Vec<_> = self
             .plane
             .settings()
@@ -92,20 +122,59 @@ impl Api {
             own.iter().map(|(server, name)| Target { server, name }),
         );
         if !permitted {
+            let named = match destination.name.as_str() {
+                "" => &cluster.server,
+                _ => &cluster.name,
+            };
             return Err(invalid(format!(
-                "application destination server '{}' and namespace '{}' do not match any of the allowed destinations in project '{project_name}'",
-                cluster.server, destination.namespace
+                "application destination server '{named}' and namespace '{}' do not match any of the allowed destinations in project '{project_name}'",
+                destination.namespace
             )));
         }
         if reach {
-            for source in &sources {
-                let request = TestRepositoryRequest {
-                    repo: Some(self.plane.settings().repository(&source.repo_url, project_name)),
-                };
-                self.repo
-                    .test_repository(request)
-                    .await
-                    .map_err(|error| invalid(format!("repository not accessible: {}", error.message())))?;
+            self.reaches_sources(app, &sources, &invalid).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the repositories can be read and that what lies there can be rendered.
+    async fn reaches_sources(
+        &self,
+        app: &Application,
+        sources: &[ApplicationSource],
+        invalid: &impl Fn(String) -> Status,
+    ) -> Result<(), Status> {
+        // A repo-server that has too much to do, or took too long, says nothing of the spec.
+        let refused = |error: argosy_repo_client::Error, what: &str| {
+            let why = format!("{what}: {}", error.message());
+            let refused = status::repo(error);
+            match refused.code() {
+                Code::FailedPrecondition => invalid(why),
+                _ => refused,
+            }
+        };
+        for source in sources {
+            let request = TestRepositoryRequest {
+                repo: Some(
+                    self.plane
+                        .settings()
+                        .repository(&source.repo_url, project_of(app)),
+                ),
+            };
+            self.repo
+                .test_repository(request)
+                .await
+                .map_err(|error| refused(error, "repository not accessible"))?;
+        }
+        for (source, rendered) in self.render_for_validation(app).await? {
+            match rendered {
+                // The files may come later; until then the comparison tells.
+                Err(error) if error.message().contains("matched no files") => {}
+                Err(error) => {
+                    let what = format!("Unable to generate manifests in {}", source.path);
+                    return Err(refused(error, &what));
+                }
+                Ok(()) => {}
             }
         }
         Ok(())
@@ -129,32 +198,36 @@ impl Api {
         let destination = &app.spec.destination;
         let settings = self.plane.settings();
         let (server, name) = (destination.server.trim_end_matches('/'), &destination.name);
-        let mut matching =
-            settings
-                .clusters
-                .iter()
-                .map(|(_, cluster)| cluster)
-                .filter(|cluster| match server {
-                    "" => cluster.name == *name,
-                    server => cluster.server == server,
-                });
         match (server.is_empty(), name.is_empty()) {
-            (true, true) => return Err("destination server missing from app spec".to_owned()),
+            (true, true) => return Err("Destination server missing from app spec".to_owned()),
             (false, false) => {
                 return Err(format!(
-                    "can't have both name and server defined: {name} {server}"
+                    "application destination can't have both name and server defined: {name} {server}"
                 ));
             }
             _ => {}
         }
-        match (matching.next(), matching.next()) {
-            (Some(cluster), None) => Ok(cluster.clone()),
-            (None, _) => Err(format!(
-                "unable to find destination server: there are no clusters with this name or URL: {server}{name}"
+        let clusters = settings.clusters.iter().map(|(_, cluster)| cluster);
+        let matching: Vec<_> = clusters
+            .filter(|cluster| match server {
+                "" => cluster.name == *name,
+                server => cluster.server == server,
+            })
+            .collect();
+        match (matching.as_slice(), server) {
+            ([cluster], _) => Ok((*cluster).clone()),
+            ([], "") => Err(format!("there are no clusters with this name: {name}")),
+            ([], server) => Err(format!(
+                "error getting cluster by server {server:?}: cluster {server:?} not found"
             )),
-            (Some(_), Some(_)) => Err(format!(
-                "unable to find destination server: there are 2 clusters with the same name: {name}"
-            )),
+            (several, _) => {
+                let servers: Vec<_> = several.iter().map(|cluster| cluster.server.as_str()).collect();
+                Err(format!(
+                    "there are {} clusters with the same name: [{}]",
+                    servers.len(),
+                    servers.join(" ")
+                ))
+            }
         }
     }
 }
