@@ -79,6 +79,17 @@ pub fn validate(window: &SyncWindow) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether two windows are one: of the same kind, at the same times, for the same Applications. What else a window says may differ.
+pub fn is_same(a: &SyncWindow, b: &SyncWindow) -> bool {
+    let identity = |window: &SyncWindow| SyncWindow {
+        manual_sync: false,
+        sync_overrun: false,
+        description: String::new(),
+        ..window.clone()
+    };
+    identity(a) == identity(b)
+}
+
 fn permits_at(windows: &[&SyncWindow], attempt: Attempt, now: Timestamp) -> bool {
     let (denying, allowing): (Vec<&SyncWindow>, Vec<&SyncWindow>) =
         windows.iter().copied().partition(|window| window.kind == "deny");
@@ -325,6 +336,29 @@ mod tests {
             .next(at(from), &zone)
             .unwrap()
             .to_string()
+    }
+
+    #[test]
+    fn windows_of_the_same_times_for_the_same_applications_are_one() {
+        let window = SyncWindow {
+            kind: "allow".into(),
+            schedule: "0 22 * * *".into(),
+            duration: "1h".into(),
+            applications: vec!["night-*".into()],
+            ..SyncWindow::default()
+        };
+        let told_otherwise = SyncWindow {
+            manual_sync: true,
+            sync_overrun: true,
+            description: "At night".into(),
+            ..window.clone()
+        };
+        assert!(is_same(&window, &told_otherwise));
+        let elsewhere = SyncWindow {
+            time_zone: "Europe/Zurich".into(),
+            ..window.clone()
+        };
+        assert!(!is_same(&window, &elsewhere));
     }
 
     #[test]

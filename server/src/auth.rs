@@ -14,6 +14,7 @@ use http::HeaderMap;
 use tonic::Status;
 
 use crate::state::ControlPlane;
+use crate::state::accounts::Capability;
 use jwt::Claims;
 
 /// Seconds before the end of a session in which it is renewed.
@@ -220,7 +221,7 @@ impl Authenticator {
         }
         match capability {
             "apiKey" => {
-                if !account.api_key {
+                if !account.can(Capability::ApiKey) {
                     return Err(format!("account {name} does not have token access"));
                 }
                 if !account.tokens.iter().any(|token| token.id == claims.jti) {
@@ -231,7 +232,7 @@ impl Authenticator {
                 }
             }
             "login" => {
-                if !account.login {
+                if !account.can(Capability::Login) {
                     return Err(format!("account {name} does not have login access"));
                 }
             }

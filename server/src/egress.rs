@@ -50,16 +50,14 @@ pub(crate) fn template(full: &RepoCreds) -> RepoCreds {
     }
 }
 
-/// A cluster without what it is entered with. What a credential program is called with may hold secrets too.
+/// A cluster without what it is entered with, as Argo CD shows it. What a credential program is called with may hold secrets too.
 pub(crate) fn cluster(full: &Cluster) -> Cluster {
     let config = &full.config;
     let mut bare = full.clone();
     bare.config = ClusterConfig {
-        username: config.username.clone(),
         tls_client_config: TlsClientConfig {
             insecure: config.tls_client_config.insecure,
             server_name: config.tls_client_config.server_name.clone(),
-            ca_data: config.tls_client_config.ca_data.clone(),
             ..TlsClientConfig::default()
         },
         aws_auth_config: config.aws_auth_config.clone(),
@@ -163,7 +161,10 @@ mod tests {
         let mut full = Cluster::default();
         full.config.password = CANARY.into();
         full.config.bearer_token = CANARY.into();
+        full.config.username = CANARY.into();
         full.config.tls_client_config.key_data = CANARY.into();
+        full.config.tls_client_config.cert_data = CANARY.into();
+        full.config.tls_client_config.ca_data = CANARY.into();
         full.config.proxy_url = format!("http://user:{CANARY}@proxy.example.com:8080");
         full.config.exec_provider_config = Some(argosy_api::v1alpha1::ExecProviderConfig {
             args: vec![CANARY.into()],

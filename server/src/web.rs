@@ -61,6 +61,11 @@ impl Web {
         let path = request.uri().path().to_owned();
         match path.as_str() {
             "/healthz" => self.health(),
+            // Where browsers and programs are sent when they have logged out.
+            "/" => text(
+                StatusCode::OK,
+                "This is an API server. It has no web interface.\n",
+            ),
             "/api/webhook" => self.webhook(request).await,
             LOGOUT => self.log_out(&request, &identity, secure).await,
             path if path == "/api/version" || path.starts_with("/api/v1/") => {

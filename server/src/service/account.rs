@@ -44,16 +44,15 @@ impl AccountService for Api {
             subresource,
             explain,
         } = request.into_inner();
-        if !RESOURCES.contains(&resource.as_str()) {
-            return Err(Status::invalid_argument(format!(
-                "{resource} does not contain valid resources: {RESOURCES:?}"
-            )));
-        }
-        if !ACTIONS.contains(&action.split('/').next().unwrap_or_default()) {
-            return Err(Status::invalid_argument(format!(
-                "{action} does not contain valid actions: {ACTIONS:?}"
-            )));
-        }
+        let known = |all: &[&str], one: &str, asked: &str| match all.contains(&one) {
+            true => Ok(()),
+            false => Err(Status::invalid_argument(format!(
+                "[{}] does not contain {asked}",
+                all.join(" ")
+            ))),
+        };
+        known(ACTIONS, action.split('/').next().unwrap_or_default(), &action)?;
+        known(RESOURCES, &resource, &resource)?;
         let verdict = self.gate.ask(&caller, &resource, &action, &subresource);
         Ok(Response::new(CanIResponse {
             value: if verdict.allowed() { "yes" } else { "no" }.to_owned(),
@@ -161,7 +160,7 @@ impl AccountService for Api {
         let settings = self.plane.settings();
         let account = settings.accounts.get(&name);
         let account = account.ok_or_else(|| Status::not_found(format!("account '{name}' does not exist")))?;
-        if !account.api_key {
+        if !account.can(accounts::Capability::ApiKey) {
             return Err(Status::invalid_argument(format!(
                 "account '{name}' does not have apiKey capability"
             )));
@@ -199,8 +198,12 @@ impl AccountService for Api {
             return Err(Status::not_found(format!("account '{name}' does not exist")));
         }
         self.change_tokens(&granted, &name, |tokens| {
+            let before = tokens.len();
             tokens.retain(|token| token.id != id);
-            Ok(())
+            match tokens.len() == before {
+                true => Err(Status::not_found(format!("token with id '{id}' does not exist"))),
+                false => Ok(()),
+            }
         })
         .await?;
         Ok(Response::new(EmptyResponse {}))
@@ -231,11 +234,15 @@ impl Api {
             issued_at: token.issued_at,
             expires_at: token.expires_at,
         };
+        let mut tokens: Vec<_> = account.tokens.iter().map(token).collect();
+        // The newest first.
+        tokens.sort_by_key(|token| std::cmp::Reverse(token.issued_at));
+        let words = account.capabilities.iter().map(|one| one.as_str().to_owned());
         Account {
             name: name.to_owned(),
             enabled: account.enabled,
-            capabilities: account.capabilities(),
-            tokens: account.tokens.iter().map(token).collect(),
+            capabilities: words.collect(),
+            tokens,
         }
     }
 

@@ -16,7 +16,7 @@ use argosy_api::v1alpha1::{
 };
 use futures::Stream;
 use tokio::sync::broadcast::error::RecvError;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 use super::application::{LOOK_AGAIN, WATCH_STALL, events};
 use super::{Api, add_marks};
@@ -24,6 +24,7 @@ use crate::auth::{self, Caller};
 use crate::gate::{Create, Delete, Get, Granted, Update, Verb};
 use crate::selector;
 use crate::state::Event;
+use crate::status;
 
 impl Api {
     fn app_set<V: Verb>(
@@ -78,7 +79,13 @@ impl ApplicationSetService for Api {
     ) -> Result<Response<ApplicationSet>, Status> {
         let caller = auth::caller(&request)?;
         let query = request.into_inner();
-        let set = self.app_set::<Get>(&caller, &query.appset_namespace, &query.name)?;
+        let set = self
+            .app_set::<Get>(&caller, &query.appset_namespace, &query.name)
+            .map_err(|refused| match refused.code() {
+                // Argo CD's program makes a set only if it is told that there is none. Of one that may not be seen it is told the same.
+                Code::PermissionDenied => status::not_found("applicationsets.argoproj.io", &query.name),
+                _ => refused,
+            })?;
         Ok(Response::new((**set).clone()))
     }
 

@@ -1,6 +1,8 @@
 //! `certificate.CertificateService`: certificates of Git servers (`argocd-tls-certs-cm`) and their SSH host keys
 //! (`argocd-ssh-known-hosts-cm`).
 
+mod x509;
+
 use argosy_api::glob;
 use argosy_api::services::certificate::certificate_service_server::CertificateService;
 use argosy_api::services::certificate::{RepositoryCertificateCreateRequest, RepositoryCertificateQuery};
@@ -87,19 +89,40 @@ impl New {
     }
 }
 
-fn tls_entry(host: &str, pem: &str) -> RepositoryCertificate {
-    RepositoryCertificate {
-        server_name: host.to_owned(),
-        cert_type: "https".to_owned(),
-        cert_data: pem.as_bytes().to_vec(),
-        ..RepositoryCertificate::default()
+/// The certificates of a Git server, one entry each; one for what is no certificate, so that it is seen and can go.
+fn tls_entries(host: &str, pem: &str) -> Vec<RepositoryCertificate> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    let mut told: Vec<_> = found
+        .iter()
+        .flatten()
+        .map(|certificate| x509::read(certificate))
+        .collect();
+    if told.is_empty() {
+        told.push(None);
     }
+    let entry = |told: Option<x509::Told>| {
+        let (kind, info) = told.map_or(("invalid", "it is no certificate".to_owned()), |told| {
+            (told.algorithm, told.subject)
+        });
+        RepositoryCertificate {
+            server_name: host.to_owned(),
+            cert_type: "https".to_owned(),
+            cert_sub_type: kind.to_owned(),
+            cert_data: pem.as_bytes().to_vec(),
+            cert_info: info,
+        }
+    };
+    told.into_iter().map(entry).collect()
 }
 
 fn selected(query: &RepositoryCertificateQuery, certificate: &RepositoryCertificate) -> bool {
     let any = |wanted: &str| wanted.is_empty() || wanted == "*";
+    let wanted_type = match query.cert_type.as_str() {
+        "tls" => "https",
+        other => other,
+    };
     (any(&query.host_name_pattern) || glob::matches(&query.host_name_pattern, &certificate.server_name))
-        && (any(&query.cert_type) || query.cert_type == certificate.cert_type)
+        && (any(&query.cert_type) || wanted_type == certificate.cert_type)
         && (any(&query.cert_sub_type) || query.cert_sub_type == certificate.cert_sub_type)
 }
 
@@ -138,10 +161,10 @@ impl CertificateService for Api {
         let ssh = self
             .gate
             .open::<Get, _>(&caller, self.plane.config_map(SSH, "certificates", ""))?;
-        let tls = tls.data.iter().map(|(host, pem)| tls_entry(host, pem));
+        let tls = tls.data.iter().flat_map(|(host, pem)| tls_entries(host, pem));
         let ssh = known_hosts(&ssh).lines().filter_map(ssh_entry);
-        let items = tls
-            .chain(ssh)
+        let items = ssh
+            .chain(tls)
             .filter(|certificate| selected(&query, certificate))
             .collect();
         Ok(listed(items))
@@ -244,8 +267,18 @@ impl CertificateService for Api {
         let mut gone_tls = Vec::new();
         self.plane
             .change_config_map(&tls, TLS, |map| {
-                gone_tls = map.data.iter().map(|(host, pem)| tls_entry(host, pem)).collect();
+                gone_tls = map
+                    .data
+                    .iter()
+                    .flat_map(|(host, pem)| tls_entries(host, pem))
+                    .collect();
                 gone_tls.retain(|certificate| selected(&query, certificate));
+                // A server's go together, so they are told as one.
+                gone_tls.dedup_by(|a, b| a.server_name == b.server_name);
+                for gone in &mut gone_tls {
+                    gone.cert_sub_type.clear();
+                    gone.cert_info.clear();
+                }
                 Ok(gone_tls
                     .iter()
                     .map(|gone| (gone.server_name.clone(), None))

@@ -115,6 +115,17 @@ impl Api {
     }
 }
 
+/// Whether two descriptions of a cluster say the same, of what people say.
+fn is_same(a: &Cluster, b: &Cluster) -> bool {
+    a.config == b.config
+        && a.name == b.name
+        && a.namespaces == b.namespaces
+        && a.shard == b.shard
+        && a.cluster_resources == b.cluster_resources
+        && a.labels == b.labels
+        && a.annotations == b.annotations
+}
+
 #[tonic::async_trait]
 impl ClusterService for Api {
     async fn list(&self, request: Request<ClusterQuery>) -> Result<Response<ClusterList>, Status> {
@@ -159,16 +170,12 @@ impl ClusterService for Api {
             Some(known) => {
                 // In whose project it is, is told only to those who may see it.
                 let known = self.gate.open_found::<Get, _>(&caller, Some(known))?;
-                let (config, name) = (&known.1.config, &known.1.name);
-                if *config == cluster.config
-                    && *name == cluster.name
-                    && known.1.namespaces == cluster.namespaces
-                {
+                if is_same(&known.1, &cluster) {
                     return Ok(Response::new(self.known_cluster(&known.1).await));
                 }
                 if !upsert {
                     return Err(Status::invalid_argument(
-                        "existing cluster spec is different, use upsert flag to force update",
+                        "existing cluster spec is different; use upsert flag to force update",
                     ));
                 }
                 // Both what it is and what it becomes are asked for.

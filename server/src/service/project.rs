@@ -219,7 +219,16 @@ fn validate(project: &AppProject) -> Result<(), Status> {
             }
         }
     }
-    for window in &spec.sync_windows {
+    for (at, window) in spec.sync_windows.iter().enumerate() {
+        if spec.sync_windows[..at]
+            .iter()
+            .any(|other| sync_window::is_same(other, window))
+        {
+            return Err(Status::already_exists(format!(
+                "sync window with kind '{}', schedule '{}', and duration '{}' already exists",
+                window.kind, window.schedule, window.duration
+            )));
+        }
         sync_window::validate(window)
             .map_err(|why| Status::invalid_argument(format!("spec.syncWindows: {why}")))?;
     }
@@ -317,13 +326,13 @@ impl ProjectService for Api {
                 let role = project.spec.roles.iter_mut().find(|role| role.name == *name);
                 let role = role.ok_or_else(|| {
                     Status::not_found(format!(
-                        "role '{name}' does not exist in project '{}'",
+                        "project '{}' does not have role '{name}'",
                         request.project
                     ))
                 })?;
                 if role.jwt_tokens.iter().any(|known| known.id == id) {
                     return Err(Status::invalid_argument(format!(
-                        "rpc error: token id '{id}' has been used"
+                        "Token id '{id}' has been used."
                     )));
                 }
                 role.jwt_tokens.push(token.clone());
@@ -382,7 +391,7 @@ impl ProjectService for Api {
             }
             if !upsert {
                 return Err(Status::invalid_argument(
-                    "existing project spec is different, use upsert flag to force update",
+                    "existing project spec is different; use upsert flag to force update",
                 ));
             }
             let known = self.gate.open::<Update, _>(&caller, known.shut())?;
@@ -587,6 +596,24 @@ mod tests {
             ..ProjectRole::default()
         }];
         validate(&project)
+    }
+
+    #[test]
+    fn a_window_is_given_once() {
+        let window = argosy_api::v1alpha1::SyncWindow {
+            kind: "allow".into(),
+            schedule: "0 22 * * *".into(),
+            duration: "1h".into(),
+            applications: vec!["night-*".into()],
+            ..Default::default()
+        };
+        let mut project = AppProject::default();
+        project.metadata.name = "shop".into();
+        project.spec.sync_windows = vec![window.clone()];
+        validate(&project).unwrap();
+        project.spec.sync_windows.push(window);
+        let refused = validate(&project).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::AlreadyExists);
     }
 
     #[test]

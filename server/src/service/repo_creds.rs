@@ -85,7 +85,7 @@ impl Api {
                 }
                 if !upsert {
                     return Err(Status::invalid_argument(
-                        "existing repository credentials spec is different, use upsert flag to force update",
+                        "existing repository credentials spec is different; use upsert flag to force update",
                     ));
                 }
                 let shut = self.plane.shut_template(write, known.0.clone(), creds.clone());

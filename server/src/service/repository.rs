@@ -260,7 +260,7 @@ impl Api {
             }
             if !upsert {
                 return Err(Status::invalid_argument(
-                    "existing repository spec is different, use upsert flag to force update",
+                    "existing repository spec is different; use upsert flag to force update",
                 ));
             }
             let secret = known.0.clone();

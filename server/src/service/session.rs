@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status};
 
 use super::Api;
 use crate::auth::{self, jwt, password, session};
+use crate::state::accounts::Capability;
 
 /// A login that fails takes as long as this, and as much again by chance: guesses are cheap to nobody. It is counted from
 /// when the login came, so that how long the answer takes does not tell what was done for it: a name that is nobody's, a
@@ -124,7 +125,7 @@ impl Api {
         if !account.enabled {
             return Err(Status::unauthenticated(format!("account {name} is disabled")));
         }
-        if !account.login {
+        if !account.can(Capability::Login) {
             return Err(Status::unauthenticated(format!(
                 "account {name} does not have login capability"
             )));

@@ -10,6 +10,7 @@ use argosy_api::v1alpha1::KustomizeOptions;
 use tonic::{Request, Response, Status};
 
 use super::Api;
+use crate::state::accounts::Capability;
 use crate::{auth, status};
 
 #[tonic::async_trait]
@@ -44,7 +45,7 @@ impl SettingsService for Api {
             user_logins_disabled: !settings
                 .accounts
                 .values()
-                .any(|account| account.enabled && account.login),
+                .any(|account| account.enabled && account.can(Capability::Login)),
             kustomize_versions: settings
                 .config
                 .kustomize

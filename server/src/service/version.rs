@@ -10,6 +10,15 @@ use crate::auth;
 /// The version of Argo CD whose API this is: clients compare it.
 const COMPATIBLE: &str = "v3.6.0";
 
+/// The machine's architecture as Go, and so Argo CD and Kubernetes, call it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
 #[tonic::async_trait]
 impl VersionService for Api {
     async fn version(&self, request: Request<()>) -> Result<Response<VersionMessage>, Status> {
@@ -25,7 +34,7 @@ impl VersionService for Api {
         }
         Ok(Response::new(VersionMessage {
             version,
-            platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+            platform: format!("{}/{}", std::env::consts::OS, architecture()),
             compiler: "rustc".to_owned(),
             kustomize_version: "v5.8.1".to_owned(),
             helm_version: "v4.2.4".to_owned(),

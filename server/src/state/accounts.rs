@@ -14,16 +14,33 @@ pub(crate) const ADMIN: &str = "admin";
 pub(crate) struct Account {
     /// May it be used at all?
     pub enabled: bool,
-    /// May it log in with a password?
-    pub login: bool,
-    /// May it have tokens?
-    pub api_key: bool,
+    /// What it can do, in the order in which `argocd-cm` says it.
+    pub capabilities: Vec<Capability>,
     /// bcrypt; empty if it has no password.
     pub password_hash: String,
     /// Tokens issued before are void.
     pub password_mtime: Option<Timestamp>,
     /// The tokens that count.
     pub tokens: Vec<Token>,
+}
+
+/// What an account can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capability {
+    /// Log in with a password.
+    Login,
+    /// Have tokens.
+    ApiKey,
+}
+
+impl Capability {
+    /// Argo CD's words.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::ApiKey => "apiKey",
+        }
+    }
 }
 
 /// A token that was issued, as `argocd-secret` lists it.
@@ -45,14 +62,9 @@ fn zero(value: &i64) -> bool {
 }
 
 impl Account {
-    /// What it can do, in Argo CD's words.
-    pub(crate) fn capabilities(&self) -> Vec<String> {
-        let words = [("login", self.login), ("apiKey", self.api_key)];
-        words
-            .iter()
-            .filter(|(_, can)| *can)
-            .map(|(word, _)| (*word).to_owned())
-            .collect()
+    /// Whether it can do this.
+    pub(crate) fn can(&self, capability: Capability) -> bool {
+        self.capabilities.contains(&capability)
     }
 }
 
@@ -78,7 +90,7 @@ pub(crate) fn read(
         ADMIN.to_owned(),
         Account {
             enabled: config.get("admin.enabled").and_then(|text| parse_bool(text)) != Some(false),
-            login: true,
+            capabilities: vec![Capability::Login],
             ..Account::default()
         },
     )]);
@@ -95,8 +107,11 @@ pub(crate) fn read(
             ..Account::default()
         });
         for word in value.split(',').map(str::trim) {
-            account.login |= word == "login";
-            account.api_key |= word == "apiKey";
+            let known = [Capability::Login, Capability::ApiKey];
+            let said = known.into_iter().find(|capability| capability.as_str() == word);
+            account
+                .capabilities
+                .extend(said.filter(|said| !account.can(*said)));
         }
         if let Some(enabled) = config.get(&format!("accounts.{name}.enabled")) {
             account.enabled = parse_bool(enabled) == Some(true);
@@ -146,11 +161,11 @@ mod tests {
             &secret,
         );
         assert_eq!(accounts.keys().collect::<Vec<_>>(), ["admin", "ci"]);
-        assert_eq!(accounts["admin"].capabilities(), ["login"]);
+        assert_eq!(accounts["admin"].capabilities, [Capability::Login]);
         assert_eq!(accounts["admin"].password_hash, "$2a$10$x");
         let ci = &accounts["ci"];
         assert!(!ci.enabled);
-        assert_eq!(ci.capabilities(), ["login", "apiKey"]);
+        assert_eq!(ci.capabilities, [Capability::ApiKey, Capability::Login]);
         assert_eq!(
             ci.tokens[1],
             Token {

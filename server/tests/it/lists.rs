@@ -156,6 +156,13 @@ fn a_watch_goes_on_where_a_list_ended() {
         assert_eq!(next(&mut stream).await, event("DELETED", "goes"));
         create(&world, &admin, "new", "shop").await;
         assert_eq!(next(&mut stream).await, event("ADDED", "new"));
+        // Who watches one that has gone meanwhile is told so: Argo CD's program deletes first and waits for it then.
+        let named = ApplicationQuery {
+            name: Some("goes".to_owned()),
+            ..ApplicationQuery::default()
+        };
+        let mut late = watch(&world, &dev, named).await.unwrap();
+        assert_eq!(next(&mut late).await, event("DELETED", "goes"));
         // What went before this server began cannot be told.
         let refused = watch(&world, &dev, since("1")).await.unwrap_err();
         assert_eq!(refused.code(), Code::OutOfRange, "{refused}");

@@ -273,7 +273,10 @@ fn a_browser_and_argo_cds_program_end_a_session_at_auth_logout() {
         };
         let answer = log_out(&session).await;
         assert_eq!(answer.status(), 303);
-        assert!(answer.headers().contains_key("location"));
+        // Argo CD's program goes where it is sent.
+        assert_eq!(answer.headers()["location"], "/");
+        let home = client.get(format!("http://{}/", world.address));
+        assert_eq!(home.send().await.unwrap().status(), 200);
         let cookie = answer.headers()["set-cookie"].to_str().unwrap();
         assert!(cookie.starts_with("argocd.token=;"), "{cookie}");
         let ended = world.http("GET", "/api/v1/account", &session, None).await;

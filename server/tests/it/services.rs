@@ -106,6 +106,89 @@ fn an_application_is_made_changed_and_deleted() {
 }
 
 #[test]
+fn what_cannot_be_deployed_is_refused_when_it_is_made() {
+    run(async {
+        let world = world().await;
+        let dev = world.token("dev").await;
+        let cases = [
+            (
+                json!({"destination": {"namespace": "default"}}),
+                "application destination spec for bad is invalid: Destination server missing from app spec",
+            ),
+            (
+                json!({"destination": {"name": "nowhere", "namespace": "default"}}),
+                "application destination spec for bad is invalid: there are no clusters with this name: nowhere",
+            ),
+            (
+                json!({"destination": {"name": "in-cluster", "server": "https://kubernetes.default.svc"}}),
+                "application destination can't have both name and server defined: in-cluster https://kubernetes.default.svc",
+            ),
+            (
+                json!({"source": {"repoURL": "https://git.example.com/app"}}),
+                "InvalidSpecError: spec.source.repoURL and either spec.source.path or spec.source.chart are required",
+            ),
+            (
+                json!({"source": {"repoURL": "https://charts.example.com", "chart": "web"}}),
+                "InvalidSpecError: spec.source.targetRevision is required if the manifest source is a helm chart",
+            ),
+            (
+                json!({"source": null, "sources": [
+                    {"repoURL": "https://git.example.com/app", "path": "a", "name": "one"},
+                    {"repoURL": "https://git.example.com/app", "path": "b", "name": "one"},
+                ]}),
+                "application bad has duplicate source name: one",
+            ),
+        ];
+        for (change, words) in cases {
+            let mut bad = app("bad");
+            for (key, value) in change.as_object().unwrap() {
+                bad["spec"][key] = value.clone();
+            }
+            let (status, body) = world
+                .http("POST", "/api/v1/applications?validate=false", &dev, Some(bad))
+                .await;
+            assert_eq!(status, 400, "{body}");
+            let message = parsed(&body)["message"].as_str().unwrap_or_default().to_owned();
+            assert!(message.ends_with(words), "{message}");
+        }
+        // That a repository cannot be asked for is no fault of the spec.
+        let (status, body) = world
+            .http("POST", "/api/v1/applications", &dev, Some(app("bad")))
+            .await;
+        assert_eq!(status, 503, "{body}");
+    });
+}
+
+#[test]
+fn what_argo_cds_program_relies_on_is_answered_as_argo_cd_answers_it() {
+    run(async {
+        let world = world().await;
+        let human = world.token("human").await;
+        let http = async |method: &str, path: &str, token: &str, body: Option<Value>| {
+            let (status, body) = world.http(method, path, token, body).await;
+            (status, parsed(&body))
+        };
+        // It makes an ApplicationSet only where it is told that there is none.
+        let (status, body) = http("GET", "/api/v1/applicationsets/none", &human, None).await;
+        assert_eq!((status, &body["code"]), (404, &json!(5)), "{body}");
+
+        // Capabilities stand as the ConfigMap says them, tokens with the newest first, and what is not there cannot go.
+        let (_, account) = http("GET", "/api/v1/account/human", &human, None).await;
+        assert_eq!(account["capabilities"], json!(["login", "apiKey"]));
+        let path = "/api/v1/account/human/token/none";
+        let (status, body) = http("DELETE", path, &human, None).await;
+        assert_eq!(status, 404);
+        assert_eq!(body["message"], "token with id 'none' does not exist");
+        let (status, body) = http("GET", "/api/v1/account/can-i/applications/fly/x", &human, None).await;
+        assert_eq!(status, 400);
+        assert_eq!(
+            body["message"],
+            "[get create update delete sync rollback override action invoke] does not contain fly"
+        );
+    });
+}
+
+#[test]
 fn a_sync_is_an_operation_that_is_written_once() {
     run(async {
         let world = start("syncs", &["--insecure"]).await;

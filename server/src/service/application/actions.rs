@@ -30,7 +30,8 @@ impl Api {
         let app =
             self.gate
                 .open_app::<Get>(caller, request.project(), request.app_namespace(), &request.name)?;
-        let live = self.find(caller, &app, &wanted!(request)).await?.live().await?;
+        let (found, _) = self.find_for_action(caller, &app, &wanted!(request)).await?;
+        let live = found.live().await?;
         let customizations = self.plane.settings().actions.clone();
         let found = run_script(move || action::discover(&live, &customizations)).await?;
         let actions = found.into_iter().map(|found| ResourceAction {
@@ -59,7 +60,7 @@ impl Api {
                 .open_app::<Get>(caller, request.project(), request.app_namespace(), &request.name)?;
         let name = format!("action/{}/{}/{}", request.group(), request.kind, request.action);
         let app = self.gate.allow_action(caller, &app, &name)?;
-        let found = self.find(caller, &app, &wanted!(request)).await?;
+        let (found, home) = self.find_for_action(caller, &app, &wanted!(request)).await?;
         // The tree may have been waited for.
         let app = self.gate.allow_action(caller, &app, &name)?;
         let live = found.live().await?;
@@ -107,7 +108,7 @@ impl Api {
                 &found,
                 &live,
                 impact,
-                &cluster,
+                &home,
                 &instance,
                 &app.spec.destination.namespace,
             )

@@ -95,7 +95,9 @@ impl Api {
         });
         let word = if anew { "ADDED" } else { "MODIFIED" };
         let mut first: Vec<_> = first.into_iter().map(|app| (word, app)).collect();
-        if !anew {
+        // Argo CD's program deletes an Application and then watches for its end, which may have come meanwhile.
+        let is_gone = !query.name().is_empty() && first.is_empty();
+        if !anew || is_gone {
             first.extend(resumed.gone.into_iter().map(|app| ("DELETED", app)));
         }
         let mut events = resumed.events;

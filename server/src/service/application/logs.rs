@@ -281,12 +281,20 @@ impl Api {
                 Ok(body) => streams.push(lines(body, name).boxed()),
                 // One pod that has not begun keeps nobody from the logs of the others.
                 Err(error) => {
-                    let told = format!("read the logs of pod {}/{}: {error}", pod.namespace, pod.name);
+                    let told = unread(pod, error);
                     streams.push(futures::stream::iter([Line::read(&told, &name)]).boxed());
                 }
             }
         }
         Ok(streams)
+    }
+}
+
+/// What stands in place of a log that cannot be read: what the Kubernetes API said, as Argo CD has it.
+fn unread(pod: &ResourceRef, error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(refusal) => refusal.message,
+        other => format!("read the logs of pod {}/{}: {other}", pod.namespace, pod.name),
     }
 }
 
@@ -425,6 +433,14 @@ mod tests {
         ] {
             assert!(path(bad, "web").is_err() && path("shop", bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn in_place_of_a_log_that_cannot_be_read_the_api_servers_words_stand() {
+        let said = "container sidecar is not valid for pod web-0";
+        let refusal = kube::core::Status::failure(said, "BadRequest").with_code(400);
+        let error = kube::Error::Api(refusal.boxed());
+        assert_eq!(unread(&ResourceRef::default(), error), said);
     }
 
     #[tokio::test]

@@ -4,11 +4,14 @@
 use std::sync::Arc;
 
 use argosy_api::annotation::parse_bool;
+use argosy_api::cluster_secret;
 use argosy_api::services::application::{
     ApplicationResourceDeleteRequest, ApplicationResourcePatchRequest, ApplicationResourceRequest,
     ApplicationResourceResponse, ApplicationResponse, ManagedResourcesResponse, ResourcesQuery,
 };
-use argosy_api::v1alpha1::{Application, ApplicationTree, ResourceNode};
+use argosy_api::v1alpha1::{
+    Application, ApplicationTree, Cluster, GROUP, ResourceNode, ResourceRef, VERSION,
+};
 use argosy_kube_io::target::{Delete as Deletion, Patch, Propagation, Write};
 use argosy_kube_io::{ApiResource, Target};
 use argosy_object::{GroupVersionKind, Value};
@@ -208,6 +211,40 @@ impl Api {
             resource,
             node,
         })
+    }
+
+    /// What an action is on, and the cluster that has it: a resource of an Application, or the Application itself, which the
+    /// control plane's own cluster has.
+    pub(super) async fn find_for_action<V>(
+        &self,
+        caller: &Caller,
+        app: &Granted<Arc<Application>, V>,
+        wanted: &Wanted<'_>,
+    ) -> Result<(Found, Cluster), Status> {
+        let metadata = &app.metadata;
+        if (wanted.group, wanted.kind, wanted.name) != (GROUP, "Application", metadata.name.as_str()) {
+            return Ok((self.find(caller, app, wanted).await?, self.destination(app)?));
+        }
+        let cluster = cluster_secret::in_cluster();
+        let gvk = GroupVersionKind::new(GROUP, VERSION, "Application");
+        let (target, resource) = self.targets.kind(&self.plane, &cluster, &gvk).await?;
+        let node = ResourceNode {
+            resource_ref: ResourceRef {
+                group: GROUP.to_owned(),
+                version: VERSION.to_owned(),
+                kind: "Application".to_owned(),
+                namespace: metadata.namespace.clone(),
+                name: metadata.name.clone(),
+                uid: metadata.uid.clone(),
+            },
+            ..ResourceNode::default()
+        };
+        let found = Found {
+            target,
+            resource,
+            node,
+        };
+        Ok((found, cluster))
     }
 
     pub(super) fn masked(&self, object: Value) -> ApplicationResourceResponse {
