@@ -24,7 +24,6 @@ use crate::auth::{self, Caller};
 use crate::gate::{Create, Delete, Get, Granted, Update, Verb};
 use crate::selector;
 use crate::state::Event;
-use crate::status;
 
 impl Api {
     fn app_set<V: Verb>(
@@ -83,7 +82,7 @@ impl ApplicationSetService for Api {
             .app_set::<Get>(&caller, &query.appset_namespace, &query.name)
             .map_err(|refused| match refused.code() {
                 // Argo CD's program makes a set only if it is told that there is none. Of one that may not be seen it is told the same.
-                Code::PermissionDenied => status::not_found("applicationsets.argoproj.io", &query.name),
+                Code::PermissionDenied => Status::not_found("there is no such ApplicationSet"),
                 _ => refused,
             })?;
         Ok(Response::new((**set).clone()))
