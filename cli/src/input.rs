@@ -1,9 +1,10 @@
 //! Files that people hand over. Every error names the file, and the line or field where it can.
 
 use std::fs;
+use std::io::IsTerminal as _;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use argosy_api::v1alpha1::Application;
 use argosy_object::{Value, meta, yaml};
 use rustix::termios::{self, LocalModes, OptionalActions};
@@ -66,16 +67,22 @@ pub(crate) fn text_of(file: Option<&Path>) -> Result<String> {
     file.map_or(Ok(String::new()), text)
 }
 
-/// Asks a person whether to go on; `yes` answers for them.
+/// Asks the person at a terminal whether to go on; `yes` answers for them. A script, which has no terminal, means what it says.
 pub(crate) fn confirmed(question: &str, yes: bool) -> Result<bool> {
+    asked(question, yes || !std::io::stdin().is_terminal())
+}
+
+/// Asks whether to go on, whoever may answer; `yes` answers for them.
+pub(crate) fn asked(question: &str, yes: bool) -> Result<bool> {
     if yes {
         return Ok(true);
     }
     eprint!("{question} [y/n] ");
     let mut answer = String::new();
-    std::io::stdin()
+    let read = std::io::stdin()
         .read_line(&mut answer)
         .context("read the answer")?;
+    ensure!(read > 0, "nobody answered: {question}");
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 

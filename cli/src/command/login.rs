@@ -138,7 +138,7 @@ pub(crate) fn contexts(args: &Contexts) -> Result<ExitCode> {
 
 #[derive(clap::Args)]
 pub(crate) struct Configure {
-    /// Have Argo CD's program ask where it can (true), or never (false). This program asks before it deletes, and nowhere else.
+    /// Have Argo CD's program ask where it can (true), or never (false). This program asks at a terminal before it deletes, and nowhere else.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     prompts_enabled: Option<bool>,
     #[command(flatten)]

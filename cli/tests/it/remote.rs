@@ -501,7 +501,8 @@ fn keys_certificates_and_templates_come_and_go() {
             .says(&words("gpg get 8CFDE12197965A9A"))
             .contains("C959BDBAFA32A2F89A153B678CFDE12197965A9A")
     );
-    admin.says(&words("gpg rm 8CFDE12197965A9A -y"));
+    // Nobody is at a terminal here who could be asked.
+    admin.says(&words("gpg rm 8CFDE12197965A9A"));
 
     let add = "repocreds add https://git.example.com/ --username u --password secret";
     assert_eq!(
@@ -513,7 +514,7 @@ fn keys_certificates_and_templates_come_and_go() {
         "URL PATTERN               USERNAME  SSH_CREDS  TLS_CREDS\nhttps://git.example.com/  u         false      false\n"
     );
     assert!(!admin.says(&words("repocreds list -o yaml")).contains("secret"));
-    admin.says(&words("repocreds rm https://git.example.com/ -y"));
+    admin.says(&words("repocreds rm https://git.example.com/"));
     let (error, code) = admin.fails(&[
         "repo",
         "add",

@@ -161,7 +161,7 @@ async fn one(remote: &Remote, args: &Sync, named: &Named) -> Result<ExitCode> {
             "Please review changes to application {} shown above. Do you want to continue the sync process?",
             qualified(&app)
         );
-        if !input::confirmed(&question, args.assume_yes)? {
+        if !input::asked(&question, args.assume_yes)? {
             return Ok(ExitCode::SUCCESS);
         }
     }

@@ -196,7 +196,7 @@ pub(super) async fn run(remote: &Remote, args: Args) -> Result<()> {
             list(&mut found)?;
             let question =
                 format!("Are you sure you want to update policy {policy_id} from project '{project}'?");
-            if !input::confirmed(&question, yes)? {
+            if !input::asked(&question, yes)? {
                 return output::text("Aborted by user.\n");
             }
             put(remote, found).await
@@ -214,7 +214,7 @@ pub(super) async fn run(remote: &Remote, args: Args) -> Result<()> {
             let named = named.join(", ");
             let question =
                 format!("Are you sure you want to delete policies {named} from project '{project}'?");
-            if !input::confirmed(&question, yes)? {
+            if !input::asked(&question, yes)? {
                 return output::text("Aborted by user.\n");
             }
             let mut id = 0..;
